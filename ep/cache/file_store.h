@@ -1,0 +1,46 @@
+// Tuning results as a JSON document, in a file or in a string. Schema:
+// docs/tuning-results.schema.json.
+//
+// Validation is per entry: a bad one is dropped with a message that says which file, entry and
+// field, what was expected and what was found; the good ones are used. Nothing here throws.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/fingerprint.h"
+#include "cache/record.h"
+#include "gemm/status.h"
+
+namespace tunableop {
+
+inline constexpr int kSchemaVersion = 1;
+
+struct LoadReport {
+  std::vector<Record> records;  // valid for this machine; later duplicates win when newer
+  std::vector<std::string>
+      problems;  // one line for each entry (or whole document) that was refused
+};
+
+// Never fails as a whole: a document that cannot be read at all yields no records and one problem
+// line. `origin` names the document in messages. Entries measured on another machine (fingerprint)
+// are refused.
+LoadReport ParseResults(std::string_view json, std::string_view origin, const Fingerprint& here);
+std::string FormatResults(std::span<const Record> records, const Fingerprint& here);
+
+// kNotFound when there is no such file (a first start: normal); any other trouble is in `problems`.
+Result<LoadReport> LoadFile(const std::filesystem::path& path, const Fingerprint& here);
+
+// Merges `records` into what the file holds now (the newer measurement of a problem wins) and
+// replaces the file atomically (temporary file in the same folder, fsync, rename), under an
+// advisory lock on
+// "<path>.lock", so that neither a crash nor a second process loses anything. Entries of other
+// machines and libraries in the file are kept. A damaged file is set aside as "<path>.bad" and not
+// lost.
+Status SaveFile(const std::filesystem::path& path, std::span<const Record> records,
+                const Fingerprint& here);
+
+}  // namespace tunableop

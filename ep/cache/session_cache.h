@@ -1,0 +1,66 @@
+// The shape cache of one session: Problem -> prepared plan.
+//
+// A hit is O(1) and takes no lock, allocates nothing and does no I/O. Writers serialise among
+// themselves.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "cache/record.h"
+#include "gemm/backend.h"
+#include "gemm/problem.h"
+
+namespace tunableop {
+
+// A record with its plan. Immutable once in the cache.
+struct Entry {
+  Record record;
+  std::shared_ptr<const Plan> plan;
+  bool tuned = false;  // false: the default kernel, kept until it is measured
+};
+
+class SessionCache {
+ public:
+  // At most `capacity` entries (>= 1); beyond it the least recently used (approximately: CLOCK) go.
+  explicit SessionCache(size_t capacity);
+  ~SessionCache();
+  SessionCache(const SessionCache&) = delete;
+  SessionCache& operator=(const SessionCache&) = delete;
+
+  // Keeps every Entry that Find returned on this thread alive. Cheap (two atomic stores); nests.
+  class ReadGuard {
+   public:
+    ReadGuard() noexcept;
+    ~ReadGuard();
+    ReadGuard(const ReadGuard&) = delete;
+    ReadGuard& operator=(const ReadGuard&) = delete;
+  };
+
+  // nullptr on a miss. The entry is valid while the caller's ReadGuard lives.
+  const Entry* Find(const Problem& problem) const noexcept;
+
+  // Inserts or replaces. Readers see the old or the new entry, never a mixture.
+  void Put(std::shared_ptr<const Entry> entry);
+
+  // Removes one problem; false when it was not there.
+  bool Erase(const Problem& problem);
+  void Clear();
+
+  // A snapshot, in no particular order.
+  std::vector<std::shared_ptr<const Entry>> Entries() const;
+
+  size_t size() const noexcept;
+  size_t capacity() const noexcept;
+  uint64_t evicted() const noexcept;  // entries dropped because the cache was full, ever
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tunableop
