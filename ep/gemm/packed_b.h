@@ -67,7 +67,10 @@ class PackedB {
 
  private:
   struct Unmap {
-    size_t bytes = 0;
+    Unmap() noexcept
+        : bytes(0) {}  // a default member initialiser would not do: PackedB is incomplete here
+    explicit Unmap(size_t mapped) noexcept : bytes(mapped) {}
+    size_t bytes;
     void operator()(float* data) const noexcept;
   };
   std::unique_ptr<float, Unmap> data_;

@@ -1,0 +1,138 @@
+#include "provider/capability.h"
+
+#include "provider/ort_runtime.h"
+
+namespace tunableop {
+namespace {
+
+Verdict Claimed(std::string reason) { return {true, "claimed: " + std::move(reason)}; }
+Verdict Refused(std::string reason) { return {false, "refused: " + std::move(reason)}; }
+
+// The element type of a value; UNDEFINED for an absent optional input or a value that is no tensor.
+Result<ONNXTensorElementDataType> ElementType(const OrtValueInfo* value) {
+  ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+  if (value == nullptr) return type;
+  const OrtTypeInfo* info = nullptr;  // owned by the value
+  TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->GetValueInfoTypeInfo(value, &info));
+  if (info == nullptr) return type;
+  const OrtTensorTypeAndShapeInfo* tensor = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->CastTypeInfoToTensorInfo(info, &tensor));
+  if (tensor == nullptr) return type;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->GetTensorElementType(tensor, &type));
+  return type;
+}
+
+Status ReadFacts(const OrtNode* node, OrtEpGraphSupportInfo* support, NodeFacts& facts) {
+  const OrtApi& api = *Ort().api;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetSinceVersion(node, &facts.since_version));
+  size_t count = 0;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetNumInputs(node, &count));
+  std::vector<const OrtValueInfo*> inputs(count);
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetInputs(node, inputs.data(), count));
+  for (const OrtValueInfo* input : inputs) {
+    Result<ONNXTensorElementDataType> type = ElementType(input);
+    if (!type.ok()) return type.TakeStatus();
+    facts.input_types.push_back(type.value());
+  }
+  if (count > 1 && inputs[1] != nullptr) {
+    TUNABLEOP_RETURN_IF_ORT_ERROR(api.ValueInfo_IsConstantInitializer(inputs[1], &facts.weight));
+  }
+  const char* provider = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetEpName(node, &provider));
+  facts.on_other_provider = provider != nullptr && *provider != '\0';
+  const OrtKernelDef* kernel = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(
+      Ort().ep_api->EpGraphSupportInfo_LookUpKernel(support, node, &kernel));
+  facts.has_kernel = kernel != nullptr;
+  return Status::Ok();
+}
+
+}  // namespace
+
+bool IsGemmLike(std::string_view op_type, std::string_view domain) noexcept {
+  return (domain.empty() || domain == "ai.onnx") && (op_type == "MatMul" || op_type == "Gemm");
+}
+
+Verdict Decide(const NodeFacts& facts, ClaimPolicy policy) {
+  if (facts.on_other_provider) return Refused("another execution provider has it already");
+  for (const ONNXTensorElementDataType type : facts.input_types) {
+    if (type != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT &&
+        type != ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED) {
+      return Refused("input type " + std::string(TypeName(type)) +
+                     " has no kernel on a CPU here; fp32 has");
+    }
+  }
+  if (facts.op_type == "Gemm" && facts.since_version < 7) {
+    return Refused("Gemm of opset " + std::to_string(facts.since_version) +
+                   " (attribute 'broadcast') is older than opset 7");
+  }
+  if (!facts.has_kernel) {
+    return Refused("no kernel registered for " + std::string(facts.op_type) + " of opset " +
+                   std::to_string(facts.since_version));
+  }
+  if (policy == ClaimPolicy::kWeights && !facts.weight) {
+    return Refused("claim=weights, and B is not a constant initializer");
+  }
+  return Claimed(facts.weight ? "fp32, B is a weight" : "fp32, B is computed");
+}
+
+Status ClaimNodes(const OrtGraph* graph, OrtEpGraphSupportInfo* support, ClaimPolicy policy,
+                  std::vector<NodeDecision>& decisions) {
+  const OrtApi& api = *Ort().api;
+  const char* graph_name = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Graph_GetName(graph, &graph_name));
+  size_t count = 0;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Graph_GetNumNodes(graph, &count));
+  std::vector<const OrtNode*> nodes(count);
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Graph_GetNodes(graph, nodes.data(), count));
+  for (const OrtNode* node : nodes) {
+    const char* op_type = nullptr;
+    const char* domain = nullptr;
+    const char* name = nullptr;
+    TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetOperatorType(node, &op_type));
+    TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetDomain(node, &domain));
+    if (!IsGemmLike(op_type, domain)) continue;
+    TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetName(node, &name));
+    NodeFacts facts;
+    facts.op_type = op_type;
+    facts.domain = domain;
+    TUNABLEOP_RETURN_IF_ERROR(ReadFacts(node, support, facts));
+    Verdict verdict = Decide(facts, policy);
+    if (verdict.claimed) {
+      TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().ep_api->EpGraphSupportInfo_AddSingleNode(support, node));
+    }
+    decisions.push_back(NodeDecision{graph_name != nullptr ? graph_name : "",
+                                     name != nullptr ? name : "", op_type, verdict.claimed,
+                                     facts.weight, std::move(verdict.reason)});
+  }
+  return Status::Ok();
+}
+
+std::string_view TypeName(ONNXTensorElementDataType type) noexcept {
+  switch (type) {
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT:
+      return "fp32";
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16:
+      return "fp16";
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16:
+      return "bf16";
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE:
+      return "fp64";
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32:
+      return "int32";
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64:
+      return "int64";
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32:
+      return "uint32";
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64:
+      return "uint64";
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8:
+      return "int8";
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8:
+      return "uint8";
+    default:
+      return "of another kind";
+  }
+}
+
+}  // namespace tunableop

@@ -1,0 +1,53 @@
+// The one place that says why a node is claimed or refused.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "abi/ort_c_api.h"
+#include "gemm/status.h"
+#include "provider/options.h"
+
+namespace tunableop {
+
+// What was decided about one MatMul or Gemm node.
+struct NodeDecision {
+  std::string graph;  // name of the (sub)graph
+  std::string name;   // as the model calls it; may be empty
+  std::string op_type;
+  bool claimed = false;
+  bool weight = false;  // B is a constant initializer
+  std::string reason;  // "claimed: fp32, B is a weight", "refused: input type fp16 has no kernel on
+                       // this CPU"
+};
+
+// The facts of a node on which the decision rests.
+struct NodeFacts {
+  std::string_view op_type;
+  std::string_view domain;
+  int since_version = 0;
+  std::vector<ONNXTensorElementDataType> input_types;  // UNDEFINED for an absent optional input
+  bool weight = false;
+  bool on_other_provider = false;
+  bool has_kernel = true;  // ONNX Runtime found a kernel of ours for it
+};
+
+// Pure: no ONNX Runtime call. `reason` is for a person. A node that is no MatMul or Gemm is not a
+// question of this policy: see IsGemmLike.
+struct Verdict {
+  bool claimed = false;
+  std::string reason;
+};
+Verdict Decide(const NodeFacts& facts, ClaimPolicy policy);
+
+bool IsGemmLike(std::string_view op_type, std::string_view domain) noexcept;
+
+// Looks at every node of `graph`, claims those that Decide accepts and appends what was decided.
+Status ClaimNodes(const OrtGraph* graph, OrtEpGraphSupportInfo* support, ClaimPolicy policy,
+                  std::vector<NodeDecision>& decisions);
+
+// "fp32", "fp16", "int32" ... as the ONNX specification's users call them.
+std::string_view TypeName(ONNXTensorElementDataType type) noexcept;
+
+}  // namespace tunableop

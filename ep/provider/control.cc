@@ -1,0 +1,143 @@
+#include "provider/control.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "gemm/status.h"
+#include "provider/ort_runtime.h"
+#include "provider/sessions.h"
+
+namespace tunableop {
+namespace {
+
+using nlohmann::json;
+
+// Carries a Status to the border; caught in Call.
+struct Failure {
+  StatusCode code;
+  std::string message;
+};
+
+std::string Text(const json& arguments, const char* key) {
+  const auto found = arguments.find(key);
+  if (found == arguments.end() || !found->is_string()) {
+    throw Failure{StatusCode::kInvalidArgument,
+                  std::string("control argument '") + key + "' is missing"};
+  }
+  return found->get<std::string>();
+}
+
+std::shared_ptr<SessionState> Session(const json& arguments) {
+  std::shared_ptr<SessionState> state = Sessions().Find(Text(arguments, "token"));
+  if (state == nullptr) throw Failure{StatusCode::kNotFound, "the session is gone"};
+  return state;
+}
+
+void ThrowIfError(const Status& status) {
+  if (!status.ok()) throw Failure{status.code(), std::string(status.message())};
+}
+
+json Version() {
+  return {{"version", TUNABLEOP_VERSION},
+          {"onnxruntime", Ort().runtime_version},
+          {"api_version", Ort().version}};
+}
+
+json Stats(const SessionState& state) {
+  const SessionStats stats = state.Stats();
+  return {{"hits", stats.hits},       {"misses", stats.misses},
+          {"tuned", stats.tuned},     {"tuning_seconds", stats.tuning_seconds},
+          {"evicted", stats.evicted}, {"entries", stats.entries},
+          {"denied", stats.denied},   {"fallbacks", stats.fallbacks}};
+}
+
+json Explain(const SessionState& state) {
+  json nodes = json::array();
+  for (const NodeDecision& decision : state.Decisions()) {
+    nodes.push_back({{"graph", decision.graph},
+                     {"name", decision.name},
+                     {"op_type", decision.op_type},
+                     {"claimed", decision.claimed},
+                     {"weight", decision.weight},
+                     {"reason", decision.reason}});
+  }
+  json shapes = json::array();
+  for (const std::shared_ptr<const Entry>& entry : state.Entries()) {
+    const Record& record = entry->record;
+    shapes.push_back({{"problem", ToString(record.problem)},
+                      {"m", record.problem.m},
+                      {"n", record.problem.n},
+                      {"k", record.problem.k},
+                      {"batch", record.problem.batch},
+                      {"kernel", record.winner.FullName()},
+                      {"default_kernel", record.default_kernel},
+                      {"tuned", entry->tuned},
+                      {"milliseconds", record.winner_ms},
+                      {"default_milliseconds", record.default_ms},
+                      {"error", record.error},
+                      {"candidates", record.tried}});
+  }
+  return {{"nodes", nodes}, {"shapes", shapes}, {"notes", state.Notes()}};
+}
+
+json SetResults(SessionState& state, const json& arguments) {
+  std::vector<std::string> problems;
+  const size_t taken = state.SetResults(Text(arguments, "results"), "tuning results", problems);
+  return {{"taken", taken}, {"problems", problems}};
+}
+
+json LoadCache(SessionState& state, const json& arguments) {
+  std::vector<std::string> problems;
+  ThrowIfError(state.LoadCache(Text(arguments, "path"), problems));
+  return {{"problems", problems}};
+}
+
+std::string Call(const std::string& method, const json& arguments) {
+  if (method == "version") return Version().dump();
+  const std::shared_ptr<SessionState> state = Session(arguments);
+  if (method == "stats") return Stats(*state).dump();
+  if (method == "explain") return Explain(*state).dump();
+  if (method == "get_results") return state->GetResults();
+  if (method == "set_results") return SetResults(*state, arguments).dump();
+  if (method == "load_cache") return LoadCache(*state, arguments).dump();
+  if (method == "save_cache") {
+    ThrowIfError(state->SaveCache(Text(arguments, "path")));
+    return "{}";
+  }
+  if (method == "save_own_cache") {
+    state->SaveOwnCache();
+    return "{}";
+  }
+  throw Failure{StatusCode::kInvalidArgument, "no control method '" + method + "'"};
+}
+
+char* Copy(const std::string& text) {
+  auto* copy = static_cast<char*>(std::malloc(text.size() + 1));
+  if (copy != nullptr) std::memcpy(copy, text.c_str(), text.size() + 1);
+  return copy;
+}
+
+}  // namespace
+}  // namespace tunableop
+
+int TunableOpControl(const char* method, const char* arguments, char** reply) {
+  using tunableop::Copy;
+  using tunableop::StatusCode;
+  *reply = nullptr;
+  try {
+    *reply = Copy(tunableop::Call(method, nlohmann::json::parse(arguments)));
+    return static_cast<int>(StatusCode::kOk);
+  } catch (const tunableop::Failure& failure) {
+    *reply = Copy(failure.message);
+    return static_cast<int>(failure.code);
+  } catch (const std::exception& error) {
+    *reply = Copy(error.what());
+    return static_cast<int>(StatusCode::kInternal);
+  } catch (...) {
+    return static_cast<int>(StatusCode::kInternal);
+  }
+}
+
+void TunableOpControlFree(char* reply) { std::free(reply); }

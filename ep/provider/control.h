@@ -1,0 +1,28 @@
+// The control interface: what the Python package asks of sessions that live behind ONNX Runtime.
+// Private to the package and versioned with it; other languages use set_ep_dynamic_options
+// ("cache.save", "cache.load").
+#pragma once
+
+#define TUNABLEOP_CONTROL_SYMBOL "TunableOpControl"
+#define TUNABLEOP_CONTROL_FREE_SYMBOL "TunableOpControlFree"
+
+extern "C" {
+
+// Carries out `method` with `arguments` (a JSON object; "token" names the session as given by the
+// dynamic option session.token). Returns 0 and JSON text in `*reply`, or a tunableop::StatusCode
+// and an error text in
+// `*reply`. The caller frees `*reply` with TunableOpControlFree. Thread-safe, throws nothing.
+//
+//   method          arguments              reply
+//   version         {}                     {"version", "onnxruntime", "api_version"}
+//   stats           {token}                {"hits", "misses", "tuned", "tuning_seconds", "evicted",
+//   ...} explain         {token}                {"nodes": [...], "shapes": [...], "notes": [...],
+//   "options": {...}} get_results     {token}                the tuning results document
+//   set_results     {token, results}       {"taken": n, "problems": [...]}
+//   load_cache      {token, path}          {"problems": [...]}
+//   save_cache      {token, path}          {}
+//   save_own_cache  {token}                {}
+int TunableOpControl(const char* method, const char* arguments, char** reply);
+void TunableOpControlFree(char* reply);
+
+}  // extern "C"

@@ -1,0 +1,45 @@
+// Creates providers for ONNX Runtime: OrtEpFactory.
+#pragma once
+
+#include <string>
+
+#include "abi/ort_c_api.h"
+#include "gemm/status.h"
+
+namespace tunableop {
+
+// Lives until the process ends: ONNX Runtime may release sessions after it released the factory,
+// and releases a provider through the factory that made it.
+class Factory final : public OrtEpFactory {
+ public:
+  explicit Factory(const OrtLogger* default_logger);
+  Factory(const Factory&) = delete;
+  Factory& operator=(const Factory&) = delete;
+
+  // The operators of kernels/, registered once.
+  Result<const OrtKernelRegistry*> Registry();
+
+ private:
+  static const char* GetNameImpl(const OrtEpFactory* self) noexcept;
+  static const char* GetVendorImpl(const OrtEpFactory* self) noexcept;
+  static uint32_t GetVendorIdImpl(const OrtEpFactory* self) noexcept;
+  static const char* GetVersionImpl(const OrtEpFactory* self) noexcept;
+  static OrtStatus* GetSupportedDevicesImpl(OrtEpFactory* self,
+                                            const OrtHardwareDevice* const* devices,
+                                            size_t device_count, OrtEpDevice** ep_devices,
+                                            size_t max_ep_devices,
+                                            size_t* ep_device_count) noexcept;
+  static OrtStatus* CreateEpImpl(OrtEpFactory* self, const OrtHardwareDevice* const* devices,
+                                 const OrtKeyValuePairs* const* metadata, size_t device_count,
+                                 const OrtSessionOptions* session_options, const OrtLogger* logger,
+                                 OrtEp** ep) noexcept;
+  static void ReleaseEpImpl(OrtEpFactory* self, OrtEp* ep) noexcept;
+  static OrtStatus* CreateDataTransferImpl(OrtEpFactory* self,
+                                           OrtDataTransferImpl** transfer) noexcept;
+  static bool IsStreamAwareImpl(const OrtEpFactory* self) noexcept;
+
+  const OrtLogger* default_logger_;
+  OrtKernelRegistry* registry_ = nullptr;
+};
+
+}  // namespace tunableop

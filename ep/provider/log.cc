@@ -1,0 +1,42 @@
+#include "provider/log.h"
+
+#include "provider/ort_runtime.h"
+
+namespace tunableop {
+
+Log::Log(const OrtLogger* logger) noexcept : logger_(logger) {
+  if (logger_ == nullptr) return;
+  OrtLoggingLevel level = ORT_LOGGING_LEVEL_WARNING;
+  if (OrtStatus* status = Ort().api->Logger_GetLoggingSeverityLevel(logger_, &level);
+      status != nullptr) {
+    Ort().api->ReleaseStatus(status);
+    return;
+  }
+  level_ = level;
+}
+
+void Log::Write(OrtLoggingLevel level, const std::string& message) const noexcept {
+  if (logger_ == nullptr || level < level_) return;
+  try {
+    const std::string line = "[TunableOp] " + message;
+    OrtStatus* status =
+        Ort().api->Logger_LogMessage(logger_, level, line.c_str(), "tunableop", 0, "TunableOp");
+    if (status != nullptr) Ort().api->ReleaseStatus(status);
+  } catch (...) {  // out of memory while composing a log line: the line is lost, nothing else
+  }
+}
+
+void Log::Debug(const std::string& message) const noexcept {
+  Write(ORT_LOGGING_LEVEL_VERBOSE, message);
+}
+void Log::Info(const std::string& message) const noexcept {
+  Write(ORT_LOGGING_LEVEL_INFO, message);
+}
+void Log::Warning(const std::string& message) const noexcept {
+  Write(ORT_LOGGING_LEVEL_WARNING, message);
+}
+void Log::Error(const std::string& message) const noexcept {
+  Write(ORT_LOGGING_LEVEL_ERROR, message);
+}
+
+}  // namespace tunableop

@@ -1,0 +1,88 @@
+#include "provider/provider.h"
+
+#include <cstring>
+#include <utility>
+
+#include "provider/capability.h"
+#include "provider/guard.h"
+#include "provider/ort_runtime.h"
+#include "provider/sessions.h"
+
+namespace tunableop {
+
+Provider::Provider(std::shared_ptr<SessionState> state, const OrtKernelRegistry* registry)
+    : OrtEp{}, state_(std::move(state)), registry_(registry) {
+  ort_version_supported = Ort().version;
+  GetName = &GetNameImpl;
+  GetCapability = &GetCapabilityImpl;
+  GetKernelRegistry = &GetKernelRegistryImpl;
+  SetDynamicOptions = &SetDynamicOptionsImpl;
+  IsConcurrentRunSupported = &IsConcurrentRunSupportedImpl;
+}
+
+Provider::~Provider() { state_->SaveOwnCache(); }
+
+const char* Provider::GetNameImpl(const OrtEp* /*self*/) noexcept { return kProviderName; }
+
+OrtStatus* Provider::GetCapabilityImpl(OrtEp* self, const OrtGraph* graph,
+                                       OrtEpGraphSupportInfo* support) noexcept {
+  return Guard([&]() -> Status {
+    SessionState& state = *static_cast<Provider*>(self)->state_;
+    std::vector<NodeDecision> decisions;
+    TUNABLEOP_RETURN_IF_ERROR(ClaimNodes(graph, support, state.options().claim, decisions));
+    const char* name = nullptr;
+    TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->Graph_GetName(graph, &name));
+    if (state.log().debug_enabled()) {
+      for (const NodeDecision& decision : decisions) {
+        state.log().Debug("node '" + decision.name + "' (" + decision.op_type + ") " +
+                          decision.reason);
+      }
+    }
+    state.SetDecisions(name != nullptr ? name : "", std::move(decisions));
+    return Status::Ok();
+  });
+}
+
+OrtStatus* Provider::GetKernelRegistryImpl(OrtEp* self,
+                                           const OrtKernelRegistry** registry) noexcept {
+  *registry = static_cast<Provider*>(self)->registry_;
+  return nullptr;
+}
+
+OrtStatus* Provider::IsConcurrentRunSupportedImpl(OrtEp* /*self*/, bool* supported) noexcept {
+  *supported = true;
+  return nullptr;
+}
+
+OrtStatus* Provider::SetDynamicOptionsImpl(OrtEp* self, const char* const* keys,
+                                           const char* const* values, size_t count) noexcept {
+  return Guard([&]() -> Status {
+    for (size_t i = 0; i < count; ++i) {
+      TUNABLEOP_RETURN_IF_ERROR(static_cast<Provider*>(self)->SetDynamicOption(keys[i], values[i]));
+    }
+    return Status::Ok();
+  });
+}
+
+Status Provider::SetDynamicOption(std::string_view key, std::string_view value) {
+  constexpr std::string_view kPrefix = kOptionPrefix;
+  if (key.starts_with(kPrefix)) key.remove_prefix(kPrefix.size());
+  // ONNX Runtime sends every option to every provider: its own ("ep.dynamic...") and other
+  // providers'
+  // ("ep.<name>...") are not ours to judge.
+  if (key.starts_with("ep.")) return Status::Ok();
+  if (key == "cache.save") return state_->SaveCache(std::string(value));
+  if (key == "cache.load") {
+    std::vector<std::string> problems;  // logged and kept as notes; the session goes on
+    return state_->LoadCache(std::string(value), problems);
+  }
+  if (key == "session.token") {
+    Sessions().Name(std::string(value), state_);
+    return Status::Ok();
+  }
+  return {StatusCode::kInvalidArgument,
+          "TunableOp has no dynamic option '" + std::string(key) +
+              "'; the options are: cache.save, cache.load, session.token"};
+}
+
+}  // namespace tunableop

@@ -1,0 +1,40 @@
+// One execution provider object for each session: OrtEp.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "abi/ort_c_api.h"
+#include "provider/session_state.h"
+
+namespace tunableop {
+
+inline constexpr char kProviderName[] = "TunableOpExecutionProvider";
+inline constexpr char kOptionPrefix[] = "ep.tunableopexecutionprovider.";
+
+class Provider final : public OrtEp {
+ public:
+  // `registry` is the factory's and outlives every provider.
+  Provider(std::shared_ptr<SessionState> state, const OrtKernelRegistry* registry);
+  ~Provider();  // saves the session's cache when the option `cache` asks for it
+  Provider(const Provider&) = delete;
+  Provider& operator=(const Provider&) = delete;
+
+  const std::shared_ptr<SessionState>& state() const noexcept { return state_; }
+
+ private:
+  static const char* GetNameImpl(const OrtEp* self) noexcept;
+  static OrtStatus* GetCapabilityImpl(OrtEp* self, const OrtGraph* graph,
+                                      OrtEpGraphSupportInfo* support) noexcept;
+  static OrtStatus* GetKernelRegistryImpl(OrtEp* self, const OrtKernelRegistry** registry) noexcept;
+  static OrtStatus* SetDynamicOptionsImpl(OrtEp* self, const char* const* keys,
+                                          const char* const* values, size_t count) noexcept;
+  static OrtStatus* IsConcurrentRunSupportedImpl(OrtEp* self, bool* supported) noexcept;
+
+  Status SetDynamicOption(std::string_view key, std::string_view value);
+
+  std::shared_ptr<SessionState> state_;
+  const OrtKernelRegistry* registry_;
+};
+
+}  // namespace tunableop
