@@ -1,0 +1,67 @@
+"""ONNX Runtime execution provider that runs every MatMul and Gemm with the kernel measured fastest, and right.
+
+    import onnxruntime_ep_tunableop as tunableop
+
+    session = tunableop.InferenceSession("model.onnx", cache="model.tune.json")
+    session.run(None, feeds)
+    print(tunableop.explain(session))
+"""
+
+from __future__ import annotations
+
+from . import _core
+from ._control import (
+    Explanation,
+    Node,
+    Shape,
+    Stats,
+    explain,
+    get_tuning_results,
+    load_cache,
+    save_cache,
+    set_tuning_results,
+    stats,
+)
+from ._library import (
+    Device,
+    devices,
+    get_ep_name,
+    get_ep_names,
+    get_library_path,
+    is_registered,
+    register,
+    unregister,
+)
+from .errors import NoDeviceError, NotAssignedError, OptionError, TunableOpError, UnsupportedRuntimeError
+from .session import InferenceSession, session_options
+
+__version__: str = _core.__version__
+
+__all__ = [
+    "Device",
+    "Explanation",
+    "InferenceSession",
+    "NoDeviceError",
+    "Node",
+    "NotAssignedError",
+    "OptionError",
+    "Shape",
+    "Stats",
+    "TunableOpError",
+    "UnsupportedRuntimeError",
+    "__version__",
+    "devices",
+    "explain",
+    "get_ep_name",
+    "get_ep_names",
+    "get_library_path",
+    "get_tuning_results",
+    "is_registered",
+    "load_cache",
+    "register",
+    "save_cache",
+    "session_options",
+    "set_tuning_results",
+    "stats",
+    "unregister",
+]

@@ -1,0 +1,176 @@
+"""What can be asked of a session: its cache, its counters, its reasons."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+import weakref
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import onnxruntime as ort
+
+from . import _core
+from ._library import EP_NAME, get_library_path
+from .errors import NotAssignedError, TunableOpError
+
+_tokens: weakref.WeakKeyDictionary[ort.InferenceSession, str] = weakref.WeakKeyDictionary()
+
+
+def _token(session: ort.InferenceSession) -> str:
+    """The name under which the native side knows the session; given at the first question."""
+    token = _tokens.get(session)
+    if token is None:
+        if EP_NAME not in session.get_providers():
+            raise NotAssignedError(
+                f"this session does not use {EP_NAME} (providers: {', '.join(session.get_providers())}); "
+                "make it with onnxruntime_ep_tunableop.InferenceSession"
+            )
+        token = uuid.uuid4().hex
+        session.set_ep_dynamic_options({"session.token": token})
+        _tokens[session] = token
+    return token
+
+
+def _ask(session: ort.InferenceSession, method: str, **arguments: Any) -> Any:
+    request = json.dumps({"token": _token(session), **arguments})
+    try:
+        return json.loads(_core.control(get_library_path(), method, request))
+    except (OSError, ValueError):
+        raise
+    except RuntimeError as error:
+        raise TunableOpError(str(error)) from error
+
+
+def _absolute(path: str | os.PathLike[str]) -> str:
+    return str(Path(path).absolute())
+
+
+def save_cache(session: ort.InferenceSession, path: str | os.PathLike[str]) -> None:
+    """Merges what the session knows into the file `path` (atomically; created if missing).
+
+    Raises:
+        OSError: the file cannot be written; what it held is untouched.
+    """
+    _ask(session, "save_cache", path=_absolute(path))
+
+
+def load_cache(session: ort.InferenceSession, path: str | os.PathLike[str]) -> list[str]:
+    """Takes the entries of the file that are valid here; returns one line for each that is not.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    return list(_ask(session, "load_cache", path=_absolute(path))["problems"])
+
+
+def save_own_cache(session: ort.InferenceSession) -> None:
+    """Saves to the file given as option `cache`, if there is something new."""
+    _ask(session, "save_own_cache")
+
+
+def get_tuning_results(session: ort.InferenceSession) -> dict[str, Any]:
+    """What the session knows, as the document that `save_cache` writes (docs/tuning-results.md)."""
+    return dict(_ask(session, "get_results"))
+
+
+def set_tuning_results(session: ort.InferenceSession, results: dict[str, Any]) -> list[str]:
+    """Takes the entries that are valid here; returns one line for each that is not."""
+    return list(_ask(session, "set_results", results=json.dumps(results))["problems"])
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Counters of one session since it was made."""
+
+    hits: int  #: GEMM calls that ran what the cache knew
+    misses: int  #: GEMM calls whose problem the cache did not know
+    tuned: int  #: problems measured
+    tuning_seconds: float  #: wall clock spent measuring
+    evicted: int  #: entries dropped because the cache was full
+    entries: int  #: problems that the cache knows now
+    denied: int  #: candidates that lost their place: wrong answers, errors
+    fallbacks: dict[str, int] = field(default_factory=dict)  #: runs on the default kernel, by reason
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of calls that ran what the cache knew; 0 before the first call."""
+        return self.hits / (self.hits + self.misses) if self.hits + self.misses else 0.0
+
+
+def stats(session: ort.InferenceSession) -> Stats:
+    """The session's counters."""
+    return Stats(**_ask(session, "stats"))
+
+
+@dataclass(frozen=True)
+class Node:
+    """Why one MatMul or Gemm node was claimed or refused."""
+
+    graph: str
+    name: str
+    op_type: str
+    claimed: bool
+    weight: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Which kernel runs one problem, and why."""
+
+    problem: str
+    m: int
+    n: int
+    k: int
+    batch: int
+    kernel: str
+    default_kernel: str
+    tuned: bool
+    milliseconds: float
+    default_milliseconds: float
+    error: float
+    candidates: int
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Everything that was decided for a session. `str()` gives a report for a person."""
+
+    nodes: list[Node]
+    shapes: list[Shape]
+    notes: list[str]
+
+    def __str__(self) -> str:
+        """The report."""
+        claimed = sum(node.claimed for node in self.nodes)
+        lines = [f"{claimed} of {len(self.nodes)} MatMul and Gemm nodes run on {EP_NAME}"]
+        lines += [f"  {node.op_type} '{node.name}': {node.reason}" for node in self.nodes]
+        lines.append(f"{len(self.shapes)} problems met")
+        for shape in self.shapes:
+            line = f"  ({shape.problem}): {shape.kernel}"
+            if shape.tuned and shape.milliseconds > 0:
+                gain = shape.default_milliseconds / shape.milliseconds
+                line += (
+                    f", {shape.milliseconds:.4g} ms, default {shape.default_milliseconds:.4g} ms "
+                    f"({gain:.2f}x, {shape.candidates} candidates)"
+                )
+            elif shape.tuned:
+                line += ", kept without a measurement (larger than the budget)"
+            else:
+                line += ", default kernel"
+            lines.append(line)
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+def explain(session: ort.InferenceSession) -> Explanation:
+    """Per node: claimed or refused and why; per problem: which kernel and why."""
+    answer = _ask(session, "explain")
+    return Explanation(
+        nodes=[Node(**node) for node in answer["nodes"]],
+        shapes=[Shape(**shape) for shape in answer["shapes"]],
+        notes=list(answer["notes"]),
+    )

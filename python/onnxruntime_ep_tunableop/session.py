@@ -1,0 +1,234 @@
+"""Sessions with the provider in front: the short way and the way by session options."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import weakref
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import onnxruntime as ort
+
+from . import _control, _options
+from ._library import BY_NAME_ORT, EP_NAME, _ep_devices, ort_version, register
+from .errors import OptionError, TunableOpError
+
+if TYPE_CHECKING:
+    import onnx
+
+logger = logging.getLogger("tunableop")
+
+_saved_at_exit: weakref.WeakSet[InferenceSession] = weakref.WeakSet()
+
+Provider = str | tuple[str, dict[Any, Any]]
+
+
+def _model_argument(model: str | bytes | os.PathLike[str] | onnx.ModelProto) -> str | bytes | os.PathLike[str]:
+    if isinstance(model, (str, bytes, os.PathLike)):
+        return model
+    if hasattr(model, "SerializeToString"):
+        return cast("bytes", model.SerializeToString())
+    raise TypeError(f"model: expected a path, bytes or an onnx.ModelProto, found {type(model).__name__}")
+
+
+def _with_threads(options: dict[str, str], sess_options: ort.SessionOptions) -> dict[str, str]:
+    """Adds the size of the session's own pool where the user set it; otherwise the provider finds out."""
+    threads = sess_options.intra_op_num_threads
+    if "threads" not in options and threads > 0 and getattr(sess_options, "use_per_session_threads", True):
+        return options | {"threads": str(threads)}
+    return options
+
+
+def session_options(base: ort.SessionOptions | None = None, **options: Any) -> ort.SessionOptions:
+    """Session options that put this provider in front, to hand to anything that takes `ort.SessionOptions`.
+
+    Args:
+        base: options to add to; changed in place and returned. A new object when None.
+        options: the options of `InferenceSession` (tuning, cache, claim, fusion ...).
+
+    Raises:
+        OptionError: an unknown option, or `base` has providers already.
+    """
+    texts = _options.check(options)
+    register()
+    result = ort.SessionOptions() if base is None else base
+    if _has_providers(result):
+        raise OptionError(
+            "base: these session options name providers already, and TunableOpExecutionProvider must come "
+            "first; pass options without providers and add others afterwards"
+        )
+    texts = _with_threads(texts, result)
+    _options.apply(result, texts)
+    result.add_provider_for_devices(_ep_devices()[:1], {})
+    return result
+
+
+def _has_providers(options: ort.SessionOptions) -> bool:
+    """Whether providers were added to the options (onnxruntime < 1.25 cannot say: then False)."""
+    return bool(options.has_providers()) if hasattr(options, "has_providers") else False
+
+
+@contextlib.contextmanager
+def _fusions_off(options: ort.SessionOptions, texts: dict[str, str]) -> Iterator[None]:
+    """Turns the fusions off for the session made inside, and leaves the user's options as they were."""
+    entries = {_options.RECORD_ASSIGNMENT: "1"}
+    if texts.get("fusion", "auto") != "keep":
+        entries[_options.DISABLED_OPTIMIZERS] = _options.fusions_to_disable(options)
+    before = {key: _options.config_entry(options, key) for key in entries}
+    for key, value in entries.items():
+        options.add_session_config_entry(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            options.add_session_config_entry(key, value or ("0" if key == _options.RECORD_ASSIGNMENT else ""))
+
+
+class InferenceSession(ort.InferenceSession):
+    """An `ort.InferenceSession` whose MatMul and Gemm nodes run on the kernels measured fastest.
+
+    Use it as any `ort.InferenceSession`; it is one. See `stats`, `explain`, `save_cache`, `load_cache`.
+
+    Args:
+        model: a path, the bytes of a model, or an `onnx.ModelProto`.
+        sess_options: as for `ort.InferenceSession`; not changed (on onnxruntime 1.24: the provider is added).
+        providers: providers to use beside this one, which is put first. Default: the CPU.
+        provider_options: as for `ort.InferenceSession`.
+        tuning: "online" measures at the first use of a problem, "cached" uses only what `cache` holds, "off"
+            runs the default kernels.
+        cache: file with tuning results: loaded now if it exists, saved when the session ends and after new
+            measurements.
+        cache_size: problems kept at most; the least recently used go.
+        warmup_iter: untimed calls before a kernel is timed, at most.
+        max_tuning_ms: wall clock for one problem, in milliseconds.
+        min_gain: share of the default kernel's time that a winner must save.
+        verify: compare every finalist with a reference in higher precision before it may win.
+        candidates: "default" tries the few most promising kernels, "all" every one.
+        claim: "auto" and "all" take every MatMul and Gemm, "weights" those with a constant B.
+        fusion: "auto" and "off" keep ONNX Runtime's fusions off MatMul and Gemm, "keep" leaves them on.
+        precision: "exact".
+        device: "auto" or "cpu".
+        threads: size of the intra-op pool, 0 to find out.
+        kwargs: what else `ort.InferenceSession` takes.
+
+    Raises:
+        OptionError: an unknown option or wrong value.
+        TunableOpError: ONNX Runtime made a session without this provider.
+    """
+
+    def __init__(
+        self,
+        model: str | bytes | os.PathLike[str] | onnx.ModelProto,
+        sess_options: ort.SessionOptions | None = None,
+        providers: Sequence[Provider] | None = None,
+        provider_options: Sequence[dict[Any, Any]] | None = None,
+        *,
+        tuning: str | None = None,
+        cache: str | os.PathLike[str] | None = None,
+        cache_size: int | None = None,
+        warmup_iter: int | None = None,
+        max_tuning_ms: float | None = None,
+        min_gain: float | None = None,
+        verify: bool | None = None,
+        candidates: str | None = None,
+        claim: str | None = None,
+        fusion: str | None = None,
+        precision: str | None = None,
+        device: str | None = None,
+        threads: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        texts = _options.check(
+            {
+                "tuning": tuning,
+                "cache": None if cache is None else Path(cache),
+                "cache_size": cache_size,
+                "warmup_iter": warmup_iter,
+                "max_tuning_ms": max_tuning_ms,
+                "min_gain": min_gain,
+                "verify": verify,
+                "candidates": candidates,
+                "claim": claim,
+                "fusion": fusion,
+                "precision": precision,
+                "device": device,
+                "threads": threads,
+            }
+        )
+        register()
+        options = ort.SessionOptions() if sess_options is None else sess_options
+        # Otherwise an error of ours would silently become a session on the stock CPU provider.
+        kwargs.setdefault("enable_fallback", 0)
+        with _fusions_off(options, texts):
+            try:
+                self._create(model, options, providers, provider_options, texts, kwargs)
+            except Exception as error:
+                if "TunableOp option" in str(error) or "TunableOp has no option" in str(error):
+                    raise OptionError(str(error)) from error
+                raise
+        self._check_assignment()
+        if texts.get("cache"):
+            _saved_at_exit.add(self)
+
+    def _create(
+        self,
+        model: str | bytes | os.PathLike[str] | onnx.ModelProto,
+        options: ort.SessionOptions,
+        providers: Sequence[Provider] | None,
+        provider_options: Sequence[dict[Any, Any]] | None,
+        texts: dict[str, str],
+        kwargs: dict[str, Any],
+    ) -> None:
+        argument = _model_argument(model)
+        if _has_providers(options):
+            # The options carry providers, ours among them (see session_options): they decide.
+            super().__init__(argument, options, **kwargs)
+            return
+        texts = _with_threads(texts, options)
+        others = list(providers) if providers is not None else ["CPUExecutionProvider"]
+        if provider_options is not None:
+            others = [
+                (entry if isinstance(entry, str) else entry[0], extra)
+                for entry, extra in zip(others, provider_options, strict=True)
+            ]
+        named = [entry for entry in others if (entry if isinstance(entry, str) else entry[0]) == EP_NAME]
+        others = [entry for entry in others if entry not in named]
+        for entry in named:
+            if not isinstance(entry, str):
+                texts = _options.check(dict(entry[1])) | texts
+        if ort_version() >= BY_NAME_ORT:
+            super().__init__(argument, options, providers=[(EP_NAME, texts), *others], **kwargs)
+            return
+        # onnxruntime 1.24 finds a plugin provider only by its device.
+        if any((entry if isinstance(entry, str) else entry[0]) != "CPUExecutionProvider" for entry in others):
+            raise OptionError("onnxruntime 1.24 takes no other providers beside a plugin one; use 1.25 or newer")
+        options.add_provider_for_devices(_ep_devices()[:1], texts)
+        super().__init__(argument, options, **kwargs)
+
+    def _check_assignment(self) -> None:
+        if EP_NAME not in self.get_providers():
+            raise TunableOpError(
+                f"onnxruntime {ort.__version__} made a session without {EP_NAME} (providers: "
+                f"{', '.join(self.get_providers())}); is it first in the list and registered?"
+            )
+        explanation = _control.explain(self)
+        if not any(node.claimed for node in explanation.nodes):
+            logger.warning(
+                "%s runs no node of this model: %s",
+                EP_NAME,
+                "it has no MatMul or Gemm"
+                if not explanation.nodes
+                else "; ".join(sorted({node.reason for node in explanation.nodes})),
+            )
+
+
+@atexit.register
+def _save_caches_at_exit() -> None:
+    """Sessions that are still alive when Python ends may never be released."""
+    for session in list(_saved_at_exit):
+        with contextlib.suppress(TunableOpError):
+            _control.save_own_cache(session)
