@@ -58,7 +58,7 @@ def encoder(graph: Graph, config: EncoderConfig, weights: Weights, batch: Dim, s
     shapes = _Shapes(
         graph.dims(rows, columns, config.heads, head_size), graph.dims(rows, columns, config.hidden)
     )
-    state = _embeddings(graph, config, weights, ids, kinds, columns)
+    state = _embeddings(graph, config, weights, ids, kinds, sequence)
     bias = _attention_bias(graph, mask)
     for layer in range(config.layers):
         prefix = f"encoder.layer.{layer}"
@@ -83,7 +83,7 @@ def encoder(graph: Graph, config: EncoderConfig, weights: Weights, batch: Dim, s
 
 
 def _embeddings(
-    graph: Graph, config: EncoderConfig, weights: Weights, ids: str, kinds: str, columns: int | str
+    graph: Graph, config: EncoderConfig, weights: Weights, ids: str, kinds: str, sequence: Dim
 ) -> str:
     def table(name: str, rows: int) -> str:
         full = f"embeddings.{name}.weight"
@@ -92,8 +92,9 @@ def _embeddings(
     words = graph.op("Gather", table("word_embeddings", config.vocabulary), ids)
     types = graph.op("Gather", table("token_type_embeddings", config.types), kinds)
     every = graph.weight("embeddings.position_ids", np.arange(config.positions, dtype=np.int64)[None, :])
-    end = graph.ints(columns) if isinstance(columns, int) else columns
+    end = graph.dims(graph.dim_of(ids, 1, sequence))
     positions = graph.op("Slice", every, graph.ints(0), end, graph.ints(1))
+    graph.shaped(positions, [1, sequence], TensorProto.INT64)
     places = graph.op("Gather", table("position_embeddings", config.positions), positions)
     total = graph.op("Add", graph.op("Add", words, types), places)
     return _norm(graph, config, weights, "embeddings.LayerNorm", total)

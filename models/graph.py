@@ -24,8 +24,9 @@ Dim = int | str
 class Graph:
     """Collects nodes, inputs, outputs and weights, then makes a checked ModelProto.
 
-    With `external`, weights of 1 KiB and more are written to that file as they arrive and never kept in
-    memory; the model must then be saved in the same folder. Use it as a context manager, or call `close`.
+    With `external`, floating point weights of 1 KiB and more are written to that file as they arrive and
+    never kept in memory; the model must then be saved in the same folder. Use it as a context manager, or
+    call `close`.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Graph:
         self._nodes: list[onnx.NodeProto] = []
         self._inputs: list[onnx.ValueInfoProto] = []
         self._outputs: list[onnx.ValueInfoProto] = []
+        self._shaped: list[onnx.ValueInfoProto] = []
         self._initializers: dict[str, TensorProto] = {}
         self._external = external
         self._file = None if external is None else external.open("wb")
@@ -69,6 +71,11 @@ class Graph:
         kind = self.float_type if elem_type is None else elem_type
         self._outputs.append(helper.make_tensor_value_info(name, kind, list(shape)))
 
+    def shaped(self, name: str, shape: Sequence[Dim], elem_type: int) -> str:
+        """States a shape that inference cannot find out; returns `name`."""
+        self._shaped.append(helper.make_tensor_value_info(name, elem_type, list(shape)))
+        return name
+
     def op(self, op_type: str, *inputs: str, name: str = "", **attributes: Any) -> str:
         """Adds a node with one output; returns the output's name, which is `name` or a fresh one."""
         if not name:
@@ -82,7 +89,8 @@ class Graph:
         if np.issubdtype(values.dtype, np.floating):
             values = values.astype(self.dtype, copy=False)
         values = np.ascontiguousarray(values)
-        if self._external is None or self._file is None or values.nbytes < 1024:
+        small = values.nbytes < 1024 or values.dtype != self.dtype  # shapes and places stay readable
+        if self._external is None or self._file is None or small:
             self._initializers[name] = numpy_helper.from_array(values, name)
             return name
         self._file.seek(-self._file.tell() % _PAGE, 1)
@@ -116,6 +124,8 @@ class Graph:
         """
         if all(isinstance(part, int) for part in parts):
             return self.ints(*(part for part in parts if isinstance(part, int)))
+        if len(parts) == 1:
+            return str(parts[0])
         return self.op("Concat", *(self.ints(p) if isinstance(p, int) else p for p in parts), axis=0)
 
     def dim_of(self, source: str, axis: int, known: Dim) -> int | str:
@@ -125,19 +135,47 @@ class Graph:
         return self.op("Gather", self.op("Shape", source), self.ints(axis), axis=0)
 
     def model(self) -> onnx.ModelProto:
-        """The finished model. Raises onnx.checker.ValidationError when the graph is not valid ONNX."""
-        graph = helper.make_graph(
-            self._nodes, self.name, self._inputs, self._outputs, list(self._initializers.values())
+        """The finished model, with the shape of every value in it, as exporters leave it.
+
+        The shapes matter: without them ONNX Runtime leaves out fusions when a size is free, and would be
+        compared with at less than its best. Raises onnx.checker.ValidationError or
+        onnx.shape_inference.InferenceError when the graph is not valid ONNX.
+        """
+        large: list[TensorProto] = []
+        small: list[TensorProto] = []
+        for tensor in self._initializers.values():
+            (large if tensor.data_type == self.float_type and tensor.dims else small).append(tensor)
+        # On a copy with inputs in place of the weights: both steps copy what they are given.
+        stand_ins = [helper.make_tensor_value_info(t.name, t.data_type, list(t.dims)) for t in large]
+        sketch = _wrap(
+            helper.make_graph(
+                self._nodes,
+                self.name,
+                self._inputs + stand_ins,
+                self._outputs,
+                small,
+                value_info=self._shaped,
+            )
         )
-        model = helper.make_model(
-            graph,
-            opset_imports=[helper.make_opsetid("", OPSET)],
-            ir_version=IR_VERSION,
-            producer_name=PRODUCER,
+        onnx.checker.check_model(sketch)
+        inferred = onnx.shape_inference.infer_shapes(
+            sketch, check_type=True, strict_mode=True, data_prop=True
         )
-        if self._external is None and model.ByteSize() < 2**30:  # the checker copies the model
-            onnx.checker.check_model(model)
-        return model
+        values = list(inferred.graph.value_info)
+        return _wrap(
+            helper.make_graph(
+                self._nodes, self.name, self._inputs, self._outputs, large + small, value_info=values
+            )
+        )
+
+
+def _wrap(graph: onnx.GraphProto) -> onnx.ModelProto:
+    return helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name=PRODUCER,
+    )
 
 
 def save(model: onnx.ModelProto, out: Path) -> None:

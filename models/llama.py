@@ -59,6 +59,7 @@ class _Context:
     rows: int | str
     columns: int | str
     batch: Dim
+    sequence: Dim
     past: Dim
     total: Dim
 
@@ -83,18 +84,11 @@ def build(
     """
     with Graph("llama", dtype=dtype, external=external) as graph:
         context = _start(graph, config, RandomWeights(seed), batch, sequence, past)
+        graph.output("last_hidden_state", [context.batch, context.sequence, config.hidden])
         state = "hidden_states"
         for layer in track(range(config.layers), "building Llama blocks"):
             state = _block(context, layer, state)
-        state = _rms_norm(context, "norm", state, "last_hidden_state")
-        graph.output(
-            state,
-            [
-                "batch" if batch is None else batch,
-                "sequence" if sequence is None else sequence,
-                config.hidden,
-            ],
-        )
+        _rms_norm(context, "norm", state, "last_hidden_state")
         return graph.model()
 
 
@@ -164,6 +158,7 @@ def _start(
         graph.dim_of(states, 0, rows),
         graph.dim_of(states, 1, columns),
         rows,
+        columns,
         before,
         total,
     )
