@@ -1,0 +1,80 @@
+#include "cache/file_store.h"
+
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "cache/atomic_file.h"
+#include "cache/results_document.h"
+
+namespace tunableop {
+namespace {
+
+// The JSON library and the standard containers may throw; nothing may leave this room.
+Status FromCurrentException(std::string_view origin) noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return {StatusCode::kOutOfMemory, std::string(origin) + ": out of memory"};
+  } catch (const std::exception& error) {
+    return {StatusCode::kInternal, std::string(origin) + ": " + error.what()};
+  } catch (...) {
+    return {StatusCode::kInternal, std::string(origin) + ": unknown exception"};
+  }
+}
+
+}  // namespace
+
+LoadReport ParseResults(std::string_view json, std::string_view origin, const Fingerprint& here) {
+  try {
+    ResultsDocument document = ReadDocument(json, origin, here);
+    return {std::move(document.records), std::move(document.problems)};
+  } catch (...) {
+    return {{}, {std::string(FromCurrentException(origin).message()) + "; document ignored"}};
+  }
+}
+
+std::string FormatResults(std::span<const Record> records, const Fingerprint& here) {
+  return WriteDocument(records, here, {});
+}
+
+Result<LoadReport> LoadFile(const std::filesystem::path& path, const Fingerprint& here) {
+  try {
+    Result<std::string> content = ReadWholeFile(path.native());
+    if (content.ok()) return ParseResults(content.value(), path.native(), here);
+    if (content.status().code() == StatusCode::kNotFound) return content.TakeStatus();
+    return LoadReport{{}, {std::string(content.status().message()) + "; document ignored"}};
+  } catch (...) {
+    return FromCurrentException(path.native());
+  }
+}
+
+Status SaveFile(const std::filesystem::path& path, std::span<const Record> records,
+                const Fingerprint& here) {
+  try {
+    Result<std::string> target = ResolveLinks(path.native());
+    if (!target.ok()) return target.TakeStatus();
+    const std::string& file = target.value();
+
+    Result<FileLock> lock = FileLock::Acquire(file);
+    if (!lock.ok()) return lock.TakeStatus();
+
+    ResultsDocument document;
+    std::string set_aside;
+    Result<std::string> content = ReadWholeFile(file);
+    if (content.ok()) {
+      document = ReadDocument(content.value(), file, here);
+      // An empty file is what a temporary-file interface hands out: nothing to set aside.
+      if (!document.unusable.empty() && !content.value().empty()) set_aside = FreeBadName(file);
+    } else if (content.status().code() != StatusCode::kNotFound) {
+      return content.TakeStatus();
+    }
+    MergeRecords(records, document.records);
+    return ReplaceFile(file, WriteDocument(document.records, here, document.foreign_sections),
+                       set_aside);
+  } catch (...) {
+    return FromCurrentException(path.native());
+  }
+}
+
+}  // namespace tunableop

@@ -1,0 +1,35 @@
+// The document as a whole: machines, each with a fingerprint and entries. Private to this room.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/fingerprint.h"
+#include "cache/record.h"
+
+namespace tunableop {
+
+struct ResultsDocument {
+  // Why the document cannot be used at all (not JSON, another schema ...); empty when it can.
+  std::string unusable;
+  // Of this machine: one record for each problem, the newest.
+  std::vector<Record> records;
+  // Sections of other machines, as JSON, to be kept when the file is rewritten.
+  std::vector<std::string> foreign_sections;
+  // One line for each entry or section that is not used.
+  std::vector<std::string> problems;
+};
+
+ResultsDocument ReadDocument(std::string_view json, std::string_view origin,
+                             const Fingerprint& here);
+std::string WriteDocument(std::span<const Record> records, const Fingerprint& here,
+                          std::span<const std::string> foreign_sections);
+
+// Adds `newer` to `records`: for each problem the later measurement stays, and of two of the same
+// second the one from `newer`.
+void MergeRecords(std::span<const Record> newer, std::vector<Record>& records);
+
+}  // namespace tunableop

@@ -1,0 +1,235 @@
+#include "cache/session_cache.h"
+
+#include <algorithm>
+#include <bit>
+#include <mutex>
+#include <utility>
+
+#include "cache/epoch.h"
+
+namespace tunableop {
+namespace {
+
+constexpr size_t kSmallestTable = 64;
+
+// What a slot of the table points to. Immutable but for the CLOCK mark.
+struct Node final : Retired {
+  Node(uint64_t h, std::shared_ptr<const Entry> e) : hash(h), entry(std::move(e)) {}
+
+  const uint64_t hash;
+  const std::shared_ptr<const Entry> entry;
+  // Found since the CLOCK hand last came by. Written only when it changes, so that a hot entry's
+  // cache line stays shared between the cores that read it.
+  mutable std::atomic<uint8_t> used{1};
+};
+
+// Open addressing with linear probing. A slot that was ever filled never becomes empty again, only
+// `Removed()`, so that a probe never ends before the entry it looks for. Too many removed slots, or
+// too many entries, and the writer builds a new table, publishes it and retires the old one, which
+// readers may finish with: no reader misses an entry that is there.
+struct Table final : Retired {
+  explicit Table(size_t size) : mask(size - 1), slots(size) {}
+
+  const size_t mask;
+  std::vector<std::atomic<const Node*>> slots;
+};
+
+const Node* Removed() noexcept {
+  static const Node removed(0, nullptr);
+  return &removed;
+}
+
+}  // namespace
+
+struct SessionCache::Impl {
+  explicit Impl(size_t max_entries)
+      : capacity(std::max<size_t>(1, max_entries)), removed(Removed()), table(new Table(kSmallestTable)) {}
+
+  ~Impl() {
+    Table* last = table.load();
+    std::vector<std::unique_ptr<Retired>> all;
+    for (auto& slot : last->slots) {
+      const Node* node = slot.load();
+      if (node != nullptr && node != removed) all.push_back(Own(node));
+    }
+    all.emplace_back(last);
+    // A thread may still hold a guard over an entry of this cache.
+    epoch::Retire(std::move(all));
+  }
+
+  static std::unique_ptr<Retired> Own(const Node* node) {
+    return std::unique_ptr<Retired>(const_cast<Node*>(node));
+  }
+
+  const Node* FindNode(uint64_t hash, const Problem& problem) const noexcept {
+    const Table& t = *table.load();
+    for (size_t i = hash & t.mask;; i = (i + 1) & t.mask) {
+      const Node* node = t.slots[i].load();
+      if (node == nullptr) return nullptr;
+      if (node->hash == hash && node != removed && node->entry->record.problem == problem) {
+        return node;
+      }
+    }
+  }
+
+  // The functions below are called with `mutex` held; what they unlink goes to `unlinked`.
+
+  std::atomic<const Node*>* Locate(uint64_t hash, const Problem& problem) {
+    Table& t = *table.load();
+    for (size_t i = hash & t.mask;; i = (i + 1) & t.mask) {
+      const Node* node = t.slots[i].load();
+      if (node == nullptr) return nullptr;
+      if (node != removed && node->hash == hash && node->entry->record.problem == problem) {
+        return &t.slots[i];
+      }
+    }
+  }
+
+  static void Place(Table& t, const Node* node, const Node* removed_mark, size_t& filled) {
+    for (size_t i = node->hash & t.mask;; i = (i + 1) & t.mask) {
+      const Node* there = t.slots[i].load();
+      if (there != nullptr && there != removed_mark) continue;
+      if (there == nullptr) ++filled;
+      t.slots[i].store(node);
+      return;
+    }
+  }
+
+  void Remove(std::atomic<const Node*>& slot, std::vector<std::unique_ptr<Retired>>& unlinked) {
+    unlinked.push_back(Own(slot.load()));
+    slot.store(removed);
+    size.store(size.load() - 1);
+  }
+
+  // CLOCK: the hand clears marks and stops at the first entry without one.
+  void EvictOne(std::vector<std::unique_ptr<Retired>>& unlinked) {
+    Table& t = *table.load();
+    while (true) {
+      std::atomic<const Node*>& slot = t.slots[hand & t.mask];
+      hand = (hand + 1) & t.mask;
+      const Node* node = slot.load();
+      if (node == nullptr || node == removed) continue;
+      if (node->used.load(std::memory_order_relaxed) != 0) {
+        node->used.store(0, std::memory_order_relaxed);
+        continue;
+      }
+      Remove(slot, unlinked);
+      evicted.store(evicted.load() + 1);
+      return;
+    }
+  }
+
+  // Room for one more entry with at most 3/4 of the slots filled or removed.
+  void EnsureRoom(std::vector<std::unique_ptr<Retired>>& unlinked) {
+    Table* old = table.load();
+    const size_t slots = old->mask + 1;
+    if (filled + 1 <= slots / 4 * 3) return;
+    const size_t wanted = std::max(kSmallestTable, std::bit_ceil((size.load() + 1) * 2));
+    auto fresh = std::make_unique<Table>(wanted);
+    filled = 0;
+    for (auto& slot : old->slots) {
+      const Node* node = slot.load();
+      if (node != nullptr && node != removed) Place(*fresh, node, removed, filled);
+    }
+    hand = 0;
+    table.store(fresh.release());
+    unlinked.emplace_back(old);
+  }
+
+  const size_t capacity;
+  const Node* const removed;
+  std::atomic<Table*> table;
+  std::atomic<size_t> size{0};
+  std::atomic<uint64_t> evicted{0};
+
+  mutable std::mutex mutex;
+  size_t filled = 0;  // slots that are not empty
+  size_t hand = 0;
+};
+
+SessionCache::SessionCache(size_t capacity) : impl_(std::make_unique<Impl>(capacity)) {}
+SessionCache::~SessionCache() = default;
+
+SessionCache::ReadGuard::ReadGuard() noexcept { epoch::Enter(); }
+SessionCache::ReadGuard::~ReadGuard() { epoch::Leave(); }
+
+const Entry* SessionCache::Find(const Problem& problem) const noexcept {
+  const Node* node = impl_->FindNode(Hash(problem), problem);
+  if (node == nullptr) return nullptr;
+  if (node->used.load(std::memory_order_relaxed) == 0) {
+    node->used.store(1, std::memory_order_relaxed);
+  }
+  return node->entry.get();
+}
+
+void SessionCache::Put(std::shared_ptr<const Entry> entry) {
+  if (entry == nullptr) return;
+  const Problem& problem = entry->record.problem;
+  const uint64_t hash = Hash(problem);
+  auto node = std::make_unique<Node>(hash, entry);
+  std::vector<std::unique_ptr<Retired>> unlinked;
+  unlinked.reserve(4);  // at most an entry and a table: nothing below may throw half-way
+  {
+    const std::lock_guard lock(impl_->mutex);
+    if (std::atomic<const Node*>* slot = impl_->Locate(hash, problem)) {
+      unlinked.push_back(Impl::Own(slot->load()));
+      slot->store(node.release());
+    } else {
+      if (impl_->size.load() >= impl_->capacity) impl_->EvictOne(unlinked);
+      impl_->EnsureRoom(unlinked);
+      Impl::Place(*impl_->table.load(), node.release(), impl_->removed, impl_->filled);
+      impl_->size.store(impl_->size.load() + 1);
+    }
+  }
+  if (!unlinked.empty()) epoch::Retire(std::move(unlinked));
+}
+
+bool SessionCache::Erase(const Problem& problem) {
+  std::vector<std::unique_ptr<Retired>> unlinked;
+  unlinked.reserve(1);
+  {
+    const std::lock_guard lock(impl_->mutex);
+    std::atomic<const Node*>* slot = impl_->Locate(Hash(problem), problem);
+    if (slot == nullptr) return false;
+    impl_->Remove(*slot, unlinked);
+  }
+  epoch::Retire(std::move(unlinked));
+  return true;
+}
+
+void SessionCache::Clear() {
+  std::vector<std::unique_ptr<Retired>> unlinked;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    Table* old = impl_->table.load();
+    auto fresh = std::make_unique<Table>(kSmallestTable);
+    unlinked.reserve(impl_->size.load() + 1);
+    impl_->table.store(fresh.release());
+    for (auto& slot : old->slots) {
+      const Node* node = slot.load();
+      if (node != nullptr && node != impl_->removed) unlinked.push_back(Impl::Own(node));
+    }
+    unlinked.emplace_back(old);
+    impl_->filled = 0;
+    impl_->hand = 0;
+    impl_->size.store(0);
+  }
+  epoch::Retire(std::move(unlinked));
+}
+
+std::vector<std::shared_ptr<const Entry>> SessionCache::Entries() const {
+  std::vector<std::shared_ptr<const Entry>> entries;
+  const std::lock_guard lock(impl_->mutex);
+  entries.reserve(impl_->size.load());
+  for (auto& slot : impl_->table.load()->slots) {
+    const Node* node = slot.load();
+    if (node != nullptr && node != impl_->removed) entries.push_back(node->entry);
+  }
+  return entries;
+}
+
+size_t SessionCache::size() const noexcept { return impl_->size.load(); }
+size_t SessionCache::capacity() const noexcept { return impl_->capacity; }
+uint64_t SessionCache::evicted() const noexcept { return impl_->evicted.load(); }
+
+}  // namespace tunableop
