@@ -67,7 +67,11 @@ class PackedB {
 
  private:
   struct Unmap {
-    size_t bytes = 0;
+    // Constructors written out: a default member initializer cannot be used before PackedB is
+    // complete, and data_ needs it there.
+    Unmap() noexcept : bytes(0) {}
+    explicit Unmap(size_t size) noexcept : bytes(size) {}
+    size_t bytes;
     void operator()(float* data) const noexcept;
   };
   std::unique_ptr<float, Unmap> data_;
