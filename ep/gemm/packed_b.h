@@ -67,9 +67,10 @@ class PackedB {
 
  private:
   struct Unmap {
-    Unmap() noexcept
-        : bytes(0) {}  // a default member initialiser would not do: PackedB is incomplete here
-    explicit Unmap(size_t mapped) noexcept : bytes(mapped) {}
+    // Constructors written out: a default member initializer cannot be used before PackedB is
+    // complete, and data_ needs it there.
+    Unmap() noexcept : bytes(0) {}
+    explicit Unmap(size_t size) noexcept : bytes(size) {}
     size_t bytes;
     void operator()(float* data) const noexcept;
   };

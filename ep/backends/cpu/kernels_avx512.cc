@@ -1,0 +1,13 @@
+// AVX-512F: 32 registers of 16 floats.
+#include <immintrin.h>
+
+#define TUNABLEOP_NAME "avx512"
+#define TUNABLEOP_TABLE kAvx512Kernels
+#define TUNABLEOP_WIDTH 16
+#define TUNABLEOP_TILES   \
+  AddTiles<16, 1>(table); \
+  AddTiles<14, 2>(table); \
+  AddTiles<9, 3>(table);  \
+  AddTiles<6, 4>(table);
+
+#include "backends/cpu/micro_table.inc"

@@ -1,0 +1,13 @@
+// aarch64: 32 registers of 4 floats.
+
+#define TUNABLEOP_NAME "neon"
+#define TUNABLEOP_TABLE kNeonKernels
+#define TUNABLEOP_WIDTH 4
+#define TUNABLEOP_TILES   \
+  AddTiles<16, 1>(table); \
+  AddTiles<12, 2>(table); \
+  AddTiles<8, 3>(table);  \
+  AddTiles<6, 4>(table);  \
+  AddTiles<2, 8>(table);
+
+#include "backends/cpu/micro_table.inc"
