@@ -3,9 +3,6 @@
 // ("cache.save", "cache.load").
 #pragma once
 
-#define TUNABLEOP_CONTROL_SYMBOL "TunableOpControl"
-#define TUNABLEOP_CONTROL_FREE_SYMBOL "TunableOpControlFree"
-
 extern "C" {
 
 // Carries out `method` with `arguments` (a JSON object; "token" names the session as given by the
@@ -22,7 +19,8 @@ extern "C" {
 //   load_cache      {token, path}          {"problems": [...]}
 //   save_cache      {token, path}          {}
 //   save_own_cache  {token}                {}
-int TunableOpControl(const char* method, const char* arguments, char** reply);
-void TunableOpControlFree(char* reply);
+__attribute__((visibility("default"))) int TunableOpControl(const char* method,
+                                                            const char* arguments, char** reply);
+__attribute__((visibility("default"))) void TunableOpControlFree(char* reply);
 
 }  // extern "C"

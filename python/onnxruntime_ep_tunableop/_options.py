@@ -86,4 +86,5 @@ def apply(options: ort.SessionOptions, texts: dict[str, str]) -> None:
         options.add_session_config_entry(PREFIX + key, value)
     if texts.get("fusion", "auto") != "keep":
         options.add_session_config_entry(DISABLED_OPTIMIZERS, fusions_to_disable(options))
-    options.add_session_config_entry(RECORD_ASSIGNMENT, "1")
+    if not config_entry(options, RECORD_ASSIGNMENT):
+        options.add_session_config_entry(RECORD_ASSIGNMENT, "1")

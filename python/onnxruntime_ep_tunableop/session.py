@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -72,20 +72,12 @@ def _has_providers(options: ort.SessionOptions) -> bool:
     return bool(options.has_providers()) if hasattr(options, "has_providers") else False
 
 
-@contextlib.contextmanager
-def _fusions_off(options: ort.SessionOptions, texts: dict[str, str]) -> Iterator[None]:
-    """Turns the fusions off for the session made inside, and leaves the user's options as they were."""
-    entries = {_options.RECORD_ASSIGNMENT: "1"}
+def _disabled_optimizers(texts: dict[str, str], theirs: Iterable[str] | None) -> list[str]:
+    """The caller's list with the fusions added that rewrite MatMul and Gemm, unless they are to be kept."""
+    names = list(theirs or [])
     if texts.get("fusion", "auto") != "keep":
-        entries[_options.DISABLED_OPTIMIZERS] = _options.fusions_to_disable(options)
-    before = {key: _options.config_entry(options, key) for key in entries}
-    for key, value in entries.items():
-        options.add_session_config_entry(key, value)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            options.add_session_config_entry(key, value or ("0" if key == _options.RECORD_ASSIGNMENT else ""))
+        names += [name for name in _options.FUSIONS if name not in names]
+    return names
 
 
 class InferenceSession(ort.InferenceSession):
@@ -95,7 +87,8 @@ class InferenceSession(ort.InferenceSession):
 
     Args:
         model: a path, the bytes of a model, or an `onnx.ModelProto`.
-        sess_options: as for `ort.InferenceSession`; not changed (on onnxruntime 1.24: the provider is added).
+        sess_options: as for `ort.InferenceSession`. Only the recording of node assignments is switched on in it
+            (on onnxruntime 1.24 the provider is added, too).
         providers: providers to use beside this one, which is put first. Default: the CPU.
         provider_options: as for `ort.InferenceSession`.
         tuning: "online" measures at the first use of a problem, "cached" uses only what `cache` holds, "off"
@@ -163,13 +156,17 @@ class InferenceSession(ort.InferenceSession):
         options = ort.SessionOptions() if sess_options is None else sess_options
         # Otherwise an error of ours would silently become a session on the stock CPU provider.
         kwargs.setdefault("enable_fallback", 0)
-        with _fusions_off(options, texts):
-            try:
-                self._create(model, options, providers, provider_options, texts, kwargs)
-            except Exception as error:
-                if "TunableOp option" in str(error) or "TunableOp has no option" in str(error):
-                    raise OptionError(str(error)) from error
-                raise
+        kwargs["disabled_optimizers"] = _disabled_optimizers(texts, kwargs.get("disabled_optimizers"))
+        if not _options.config_entry(options, _options.RECORD_ASSIGNMENT):
+            options.add_session_config_entry(_options.RECORD_ASSIGNMENT, "1")
+        try:
+            self._create(model, options, providers, provider_options, texts, kwargs)
+        except Exception as error:
+            text = str(error)
+            for start in ("TunableOp option", "TunableOp has no option"):
+                if start in text:
+                    raise OptionError(text[text.index(start) :].strip()) from error
+            raise
         self._check_assignment()
         if texts.get("cache"):
             _saved_at_exit.add(self)
