@@ -90,7 +90,7 @@ Status ResolveMatMul(std::span<const int64_t> a, std::span<const int64_t> b, Mat
   if (!a_vector) shape.output[shape.output_rank++] = shape.m;
   if (!b_vector) shape.output[shape.output_rank++] = shape.n;
 
-  shape.inner = BatchLoop{};
+  shape.inner = {1, 0, 0};
   shape.outer_count = 0;
   if (shape.empty()) return Status::Ok();  // nothing to compute; strides would be zero
 

@@ -13,11 +13,12 @@ namespace tunableop {
 
 inline constexpr size_t kMaxRank = 32;
 
-// One loop around the (batched) GEMM. Strides count whole matrices.
+// One loop around the (batched) GEMM. Strides count whole matrices. Without initialisers on
+// purpose: the arrays below are on the hot path, and clearing them costs more than a small product.
 struct BatchLoop {
-  int64_t count = 1;
-  int64_t a_stride = 0;
-  int64_t b_stride = 0;
+  int64_t count;
+  int64_t a_stride;
+  int64_t b_stride;
 };
 
 struct MatMulShape {
