@@ -1,10 +1,10 @@
-"""Interleaved timing: what is compared runs in turns, in one process, so that both meet the same machine.
+"""Interleaved timing: what is compared runs in turns, in one process, and meets the same machine.
 
-One round gives every contender one block, in an order drawn anew (and recorded). A block waits until the process
-is idle, warms up, then times single calls; its figure is their median. Waiting matters: the thread pool of an ONNX
-Runtime session spins for tens of milliseconds after its last run and would take a core from the next contender.
-Spinning itself stays on, because users have it on. The ratio of two contenders is taken in each round; the median
-of these is the result, their quartiles are its spread.
+One round gives every contender one block, in an order drawn anew (and recorded). A block waits until the
+process is idle, warms up, then times single calls; its figure is their median. Waiting matters: the thread
+pool of an ONNX Runtime session spins for tens of milliseconds after its last run and would take a core from
+the next contender. Spinning itself stays on, because users have it on. The ratio of two contenders is taken
+in each round; the median of these is the result, their quartiles are its spread.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ QUICK = Plan(rounds=5, block=0.008, warm_up=0.003)
 class Ratio:
     """How many times as fast as a baseline: above 1 is faster.
 
-    `value`, `low` and `high`: median and quartiles of the ratios of single rounds, which a drift of the machine
-    leaves alone. `of_medians`: the ratio of the medians over all rounds.
+    `value`, `low` and `high`: median and quartiles of the ratios of single rounds, which a drift of the
+    machine leaves alone. `of_medians`: the ratio of the medians over all rounds.
     """
 
     value: float
@@ -70,8 +70,8 @@ class Result:
     def ratio(self, baseline: str, name: str) -> Ratio:
         """How many times as fast as `baseline` is `name`."""
         pairs = [a / b for a, b in zip(self.seconds[baseline], self.seconds[name], strict=True)]
-        of_medians = self.median(baseline) / self.median(name)
-        return Ratio(*(_quartiles(pairs) if len(pairs) > 1 else pairs * 3), of_medians)
+        middle, low, high = _quartiles(pairs) if len(pairs) > 1 else (pairs[0], pairs[0], pairs[0])
+        return Ratio(middle, low, high, self.median(baseline) / self.median(name))
 
 
 def interleave(contenders: Mapping[str, Callable[[], object]], plan: Plan) -> Result:
