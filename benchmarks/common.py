@@ -63,7 +63,7 @@ def stock_session(model: onnx.ModelProto | Path, threads: int) -> ort.InferenceS
     return ort.InferenceSession(source, session_options(threads), providers=["CPUExecutionProvider"])
 
 
-def our_session(model: onnx.ModelProto | Path, threads: int, **options: object) -> ort.InferenceSession:
+def our_session(model: onnx.ModelProto | Path, threads: int, **options: Any) -> ort.InferenceSession:
     """This project's provider, and the stock CPU provider for what it does not claim."""
     import onnxruntime_ep_tunableop as tunableop
 

@@ -125,7 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--model", action="append", choices=list(CASES), help="this one only; may be repeated"
     )
-    parser.add_argument("--max-tuning-ms", type=float, default=1000, help="per shape (default: 1000)")
+    parser.add_argument("--max-tuning-ms", type=int, default=1000, help="per shape (default: 1000)")
     args = parser.parse_args(arguments)
     print(common.machine_line())
     everything: list[dict[str, Any]] = []

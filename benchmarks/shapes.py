@@ -155,7 +155,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = common.arguments("One MatMul at a time against stock ONNX Runtime.")
     parser.add_argument("--shapes", type=Path, default=SHAPES, metavar="CSV", help="default: %(default)s")
     parser.add_argument("--only", action="append", metavar="NAME", help="this shape only; may be repeated")
-    parser.add_argument("--max-tuning-ms", type=float, default=3000, help="per shape (default: 3000)")
+    parser.add_argument("--max-tuning-ms", type=int, default=3000, help="per shape (default: 3000)")
     parser.add_argument("--candidates", default="default", help="default, all or a list of libraries")
     args = parser.parse_args(arguments)
     shapes = {shape.name: shape for shape in read_shapes(args.shapes)}

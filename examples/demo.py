@@ -74,12 +74,9 @@ def open_session(model: Path, cache: Path, threads: int) -> ort.InferenceSession
 def first(model: Path, cache: Path, threads: int) -> None:
     """The first process: tunes, compares, saves."""
     cache.unlink(missing_ok=True)  # from an earlier demonstration
-    if not model.exists():
-        print("building all-MiniLM-L6-v2 (the first time its weights are downloaded, 84 MB)")
-        model.parent.mkdir(parents=True, exist_ok=True)
-        part = model.with_suffix(".part")
-        save(minilm.build(), part)
-        part.rename(model)
+    print("building all-MiniLM-L6-v2 (the first time its weights are downloaded, 84 MB)")
+    model.parent.mkdir(parents=True, exist_ok=True)
+    save(minilm.build(), model)
     inputs = feeds()
     stock = ort.InferenceSession(
         str(model), common.session_options(threads), providers=["CPUExecutionProvider"]
@@ -134,6 +131,7 @@ def first(model: Path, cache: Path, threads: int) -> None:
 
 def second(model: Path, cache: Path, threads: int) -> None:
     """The second process: has to know everything already."""
+    check(model.exists() and cache.exists(), f"{model.parent} holds no model and cache: run without --second")
     session = open_session(model, cache, threads)
     start = time.perf_counter()
     encode(session, feeds())
