@@ -50,8 +50,8 @@ std::string Control(const std::string& path, const std::string& method,
     code = library.call(method.c_str(), arguments.c_str(), &raw);
   }
   const std::unique_ptr<char, FreeFunction> reply(raw, library.free_reply);
-  std::string text = raw != nullptr ? raw : "";
-  if (code != 0) ThrowIfError(Status(static_cast<StatusCode>(code), std::move(text)));
+  const std::string text = raw != nullptr ? raw : "";
+  if (code != 0) ThrowIfError(Status(static_cast<StatusCode>(code), text));
   return text;
 }
 

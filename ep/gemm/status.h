@@ -35,10 +35,12 @@ class [[nodiscard]] Status {
 
   bool ok() const noexcept { return rep_ == nullptr; }
   StatusCode code() const noexcept { return rep_ ? rep_->code : StatusCode::kOk; }
-  // Empty when ok. Valid while this Status lives.
+  // Empty when ok. Both are valid while this Status lives.
   std::string_view message() const noexcept {
     return rep_ ? std::string_view(rep_->message) : std::string_view();
   }
+
+  const char* c_str() const noexcept { return rep_ ? rep_->message.c_str() : ""; }
 
  private:
   struct Rep {

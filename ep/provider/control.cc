@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
 
 #include "gemm/status.h"
@@ -14,29 +15,33 @@ namespace {
 
 using nlohmann::json;
 
-// Carries a Status to the border; caught in Call.
-struct Failure {
-  StatusCode code;
-  std::string message;
+// Carries a Status to the border, where it is caught.
+class Failure : public std::runtime_error {
+ public:
+  Failure(StatusCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  StatusCode code() const noexcept { return code_; }
+
+ private:
+  StatusCode code_;
 };
 
 std::string Text(const json& arguments, const char* key) {
   const auto found = arguments.find(key);
   if (found == arguments.end() || !found->is_string()) {
-    throw Failure{StatusCode::kInvalidArgument,
-                  std::string("control argument '") + key + "' is missing"};
+    throw Failure(StatusCode::kInvalidArgument,
+                  std::string("control argument '") + key + "' is missing");
   }
   return found->get<std::string>();
 }
 
 std::shared_ptr<SessionState> Session(const json& arguments) {
   std::shared_ptr<SessionState> state = Sessions().Find(Text(arguments, "token"));
-  if (state == nullptr) throw Failure{StatusCode::kNotFound, "the session is gone"};
+  if (state == nullptr) throw Failure(StatusCode::kNotFound, "the session is gone");
   return state;
 }
 
 void ThrowIfError(const Status& status) {
-  if (!status.ok()) throw Failure{status.code(), std::string(status.message())};
+  if (!status.ok()) throw Failure(status.code(), std::string(status.message()));
 }
 
 json Version() {
@@ -110,7 +115,7 @@ std::string Call(const std::string& method, const json& arguments) {
     state->SaveOwnCache();
     return "{}";
   }
-  throw Failure{StatusCode::kInvalidArgument, "no control method '" + method + "'"};
+  throw Failure(StatusCode::kInvalidArgument, "no control method '" + method + "'");
 }
 
 char* Copy(const std::string& text) {
@@ -130,8 +135,8 @@ int TunableOpControl(const char* method, const char* arguments, char** reply) {
     *reply = Copy(tunableop::Call(method, nlohmann::json::parse(arguments)));
     return static_cast<int>(StatusCode::kOk);
   } catch (const tunableop::Failure& failure) {
-    *reply = Copy(failure.message);
-    return static_cast<int>(failure.code);
+    *reply = Copy(failure.what());
+    return static_cast<int>(failure.code());
   } catch (const std::exception& error) {
     *reply = Copy(error.what());
     return static_cast<int>(StatusCode::kInternal);

@@ -17,8 +17,8 @@ TUNABLEOP_EXPORT OrtStatus* CreateEpFactories(const char* /*registered_name*/,
     // There are no tables of a usable version; the oldest version's first slots suffice for an
     // error.
     const OrtApi* api = ort != nullptr ? ort->GetApi(1) : nullptr;
-    if (api != nullptr) return api->CreateStatus(ORT_FAIL, status.message().data());
-    std::fprintf(stderr, "[TunableOp] %s\n", status.message().data());
+    if (api != nullptr) return api->CreateStatus(ORT_FAIL, status.c_str());
+    std::fprintf(stderr, "[TunableOp] %s\n", status.c_str());
     return nullptr;
   }
   return tunableop::Guard([&]() -> tunableop::Status {

@@ -22,7 +22,8 @@ void Log::Write(OrtLoggingLevel level, const std::string& message) const noexcep
     OrtStatus* status =
         Ort().api->Logger_LogMessage(logger_, level, line.c_str(), "tunableop", 0, "TunableOp");
     if (status != nullptr) Ort().api->ReleaseStatus(status);
-  } catch (...) {  // out of memory while composing a log line: the line is lost, nothing else
+  } catch (...) {  // NOLINT(bugprone-empty-catch): no memory for a log line; the line is lost,
+                   // nothing else
   }
 }
 

@@ -65,8 +65,7 @@ Status InitOrt(const OrtApiBase* base) {
 
 OrtStatus* ToOrt(const Status& status) noexcept {
   if (status.ok()) return nullptr;
-  // OrtApi::CreateStatus copies the text; the view is of a NUL-terminated std::string.
-  return g_runtime.api->CreateStatus(ToOrtCode(status.code()), status.message().data());
+  return g_runtime.api->CreateStatus(ToOrtCode(status.code()), status.c_str());
 }
 
 Status FromOrt(OrtStatus* status) {

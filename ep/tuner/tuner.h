@@ -15,6 +15,7 @@
 #include "gemm/backend.h"
 #include "gemm/problem.h"
 #include "gemm/status.h"
+#include "tuner/clock.h"
 
 namespace tunableop {
 
@@ -25,10 +26,12 @@ struct TunerOptions {
   bool verify = true;
   CandidateScope candidates = CandidateScope::kDefault;
   size_t max_scratch_bytes = size_t{256}
-                             << 20;  // ceiling for the copy of C that measuring writes to
+                             << 20;  // ceiling for the copies of C that measuring makes
+  NowFn now;                         // empty: the steady clock. For tests.
 };
 
-// Why a candidate lost its place in the race.
+// Why a candidate may not win: it could not be prepared, returned an error, or was wrong. Being slow
+// is no reason to be here.
 struct Rejection {
   Candidate candidate;
   std::string reason;  // "wrong answer: row 3, column 7: got 1.5, expected 1.25 (tolerance 1e-6)"
@@ -36,7 +39,9 @@ struct Rejection {
 
 struct Sample {
   Candidate candidate;
-  std::vector<double> milliseconds;  // every timed call, in order
+  // In order; each is the mean over the calls of one round (1 call, or as many as 20 us hold). Of a
+  // candidate that was too slow to race: its probes.
+  std::vector<double> milliseconds;
 };
 
 struct TuneResult {
@@ -55,10 +60,15 @@ struct TuneResult {
 };
 
 // Measures `problem` on `operands` with the candidates of `backends` (the first backend that has
-// any gives the default). Never writes to operands.c: measuring goes to a scratch copy, which is
-// freed before returning. Thread-safe, but two measurements at once disturb each other: the caller
-// serialises. kNotSupported: no backend can run the problem. Any other trouble only narrows the
-// race; when nothing can be measured, the default wins unmeasured and `why` says so.
+// any gives the default). Operands are host memory. Never writes to operands.c: measuring goes to a
+// scratch copy, which is freed before returning. Thread-safe, but two measurements at once disturb
+// each other: the caller serialises.
+//
+// Any trouble only narrows the race; when nothing can be measured, the default wins unmeasured (and
+// unverified) and `why` says so. A default that is wrong or fails loses to the fastest that is
+// right, whatever its gain; only the search for one may overrun the budget. Errors:
+// kNotSupported: no backend can run the problem; kInvalidArgument: Validate() or the operands'
+// pointers are at fault; kInternal: every kernel is wrong or fails; kOutOfMemory.
 Result<TuneResult> Tune(const Problem& problem, const Operands& operands, Executor& executor,
                         std::span<const std::shared_ptr<const Backend>> backends,
                         const TunerOptions& options);

@@ -1,0 +1,3 @@
+"""Measurements against stock ONNX Runtime: `python -m benchmarks.shapes`, `.end_to_end`, `.overhead`."""
+
+from __future__ import annotations

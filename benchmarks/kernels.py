@@ -1,0 +1,239 @@
+"""Compare single GEMM kernels with the stock CPU execution provider, shape by shape.
+
+For each shape of ``shapes.csv``: a stock ONNX Runtime session of one MatMul node, the default native
+kernel and every candidate, called in turn inside one process, so that whatever else the machine does
+hits all of them alike. The figure of each is its minimum over the rounds; nothing is subtracted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import platform
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper
+from onnxruntime_ep_tunableop import _core
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One line of shapes.csv."""
+
+    name: str
+    batch: int
+    m: int
+    n: int
+    k: int
+    b_const: bool
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations of one product."""
+        return 2.0 * self.batch * self.m * self.n * self.k
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured for one shape, in microseconds."""
+
+    shape: Shape
+    stock: float
+    default: float
+    best: float
+    default_kernel: str
+    best_kernel: str
+
+
+def read_shapes(path: Path) -> list[Shape]:
+    """Read shapes.csv, whose first lines may be comments."""
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    return [
+        Shape(
+            row["name"], int(row["batch"]), int(row["m"]), int(row["n"]), int(row["k"]), row["b_const"] == "1"
+        )
+        for row in csv.DictReader(lines)
+    ]
+
+
+def problem_of(shape: Shape, threads: int) -> _core.Problem:
+    """The Problem of a shape: a weight is packed, anything else is read as it is."""
+    problem = _core.Problem()
+    problem.m, problem.n, problem.k, problem.batch = shape.m, shape.n, shape.k, shape.batch
+    problem.lda, problem.ldc = shape.k, shape.n
+    problem.stride_a = shape.m * shape.k if shape.batch > 1 else 0
+    problem.stride_c = shape.m * shape.n if shape.batch > 1 else 0
+    problem.align_a = problem.align_b = problem.align_c = 4
+    problem.threads = threads
+    if shape.b_const:
+        problem.b_constant = 1
+        problem.b_layout = _core.BLayout.packed
+    else:
+        problem.ldb = shape.n
+        problem.stride_b = shape.k * shape.n if shape.batch > 1 else 0
+    return problem
+
+
+def stock_call(shape: Shape, a: np.ndarray, b: np.ndarray, threads: int) -> Callable[[], None]:
+    """One MatMul in the stock CPU execution provider, with inputs and output bound beforehand."""
+    c_shape = [shape.batch, shape.m, shape.n]
+    inputs = [helper.make_tensor_value_info("a", TensorProto.FLOAT, a.shape)]
+    initializers = []
+    if shape.b_const:
+        initializers.append(onnx.numpy_helper.from_array(b, "b"))
+    else:
+        inputs.append(helper.make_tensor_value_info("b", TensorProto.FLOAT, b.shape))
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["a", "b"], ["c"])],
+        "gemm",
+        inputs,
+        [helper.make_tensor_value_info("c", TensorProto.FLOAT, c_shape)],
+        initializers,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    binding = session.io_binding()
+    binding.bind_ortvalue_input("a", ort.OrtValue.ortvalue_from_numpy(a))
+    if not shape.b_const:
+        binding.bind_ortvalue_input("b", ort.OrtValue.ortvalue_from_numpy(b))
+    binding.bind_ortvalue_output("c", ort.OrtValue.ortvalue_from_numpy(np.zeros(c_shape, np.float32)))
+    run_options = ort.RunOptions()
+    return lambda: session.run_with_iobinding(binding, run_options)
+
+
+def measure(shape: Shape, threads: int, seconds: float, scope_all: bool, only: str | None) -> Row:
+    """Race stock, the default and the candidates: first a knock-out, then rounds of the finalists."""
+    rng = np.random.default_rng(0)
+    lead = (shape.batch,) if shape.batch > 1 else ()
+    a = rng.standard_normal((*lead, shape.m, shape.k), dtype=np.float32)
+    b = rng.standard_normal(((*lead,) if not shape.b_const else ()) + (shape.k, shape.n), dtype=np.float32)
+    c = np.zeros((*lead, shape.m, shape.n), np.float32)
+    a_stock = a if a.ndim == 3 else a[None]
+    stock = stock_call(shape, a_stock, b, threads)
+    problem = problem_of(shape, threads)
+    operand_b = _core.pack_b(b) if shape.b_const else b
+    candidates = _core.candidates(problem, scope_all)
+    default = candidates[0]
+    if only is not None:
+        candidates = [
+            default,
+            *(x for x in candidates if x.full_name != default.full_name and only in x.full_name),
+        ]
+
+    # Stock keeps its own threads; ours live for one time_kernel call. Small shapes are repeated so that
+    # a figure is not dominated by the clock.
+    repeat = max(1, int(20e-6 / (shape.flops / 100e9 / threads + 1e-7)))
+
+    def once(candidate: _core.Candidate, iterations: int) -> float:
+        return min(
+            _core.time_kernel(
+                problem, candidate, a, operand_b, c, threads=threads, iterations=iterations, repeat=repeat
+            )
+        )
+
+    def stock_once(iterations: int) -> float:
+        best = math.inf
+        for _ in range(iterations):
+            start = time.perf_counter()
+            for _ in range(repeat):
+                stock()
+            best = min(best, (time.perf_counter() - start) / repeat)
+        return best
+
+    stock_once(1)
+    first = {x.full_name: once(x, 3) for x in candidates}
+    finalists = [default, *sorted(candidates[1:], key=lambda x: first[x.full_name])[:6]]
+    times = {x.full_name: first[x.full_name] for x in finalists}
+    best_stock = math.inf
+    burst = 3
+    deadline = time.perf_counter() + seconds
+    rounds = 0
+    while rounds < 3 or time.perf_counter() < deadline:
+        best_stock = min(best_stock, stock_once(burst))
+        for x in finalists:
+            times[x.full_name] = min(times[x.full_name], once(x, burst))
+        rounds += 1
+    winner = min(times, key=times.__getitem__)
+    return Row(
+        shape,
+        best_stock * 1e6,
+        times[default.full_name] * 1e6,
+        times[winner] * 1e6,
+        default.full_name,
+        winner,
+    )
+
+
+def processor() -> str:
+    """The processor's name as the system gives it."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor()
+
+
+def geomean(values: list[float]) -> float:
+    """Geometric mean."""
+    return math.exp(sum(math.log(v) for v in values) / len(values)) if values else math.nan
+
+
+def report(rows: list[Row], threads: int) -> None:
+    """Print the summary of one thread count."""
+    best = [row.stock / row.best for row in rows]
+    default = [row.stock / row.default for row in rows]
+    gap = [row.default / row.best for row in rows]
+    print(
+        f"threads {threads}: stock/best geomean {geomean(best):.3f}, worst {min(best):.3f}; "
+        f"stock/default geomean {geomean(default):.3f}, worst {min(default):.3f}; "
+        f"default/best geomean {geomean(gap):.3f}, worst {max(gap):.3f}",
+        flush=True,
+    )
+
+
+def main() -> int:
+    """Measure the shapes asked for and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shapes", type=Path, default=Path(__file__).with_name("shapes.csv"))
+    parser.add_argument("--filter", default="", help="only shapes whose name contains this")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--seconds", type=float, default=1.0, help="time of the final race of a shape")
+    parser.add_argument("--all", action="store_true", help="every candidate, not only the first few")
+    parser.add_argument("--only", help="only candidates whose name contains this, and the default")
+    args = parser.parse_args()
+
+    print(f"{processor()}; {platform.platform()}; onnxruntime {ort.__version__}; numpy {np.__version__}")
+    for library in _core.libraries():
+        print(f"{library['library']}: {library['identity'] or library['reason']}")
+    for threads in args.threads:
+        rows = []
+        print(f"{'shape':24} {'stock us':>10} {'default':>10} {'best':>10} {'s/d':>6} {'s/b':>6} {'d/b':>6}")
+        for shape in read_shapes(args.shapes):
+            if args.filter not in shape.name:
+                continue
+            row = measure(shape, threads, args.seconds, args.all, args.only)
+            rows.append(row)
+            print(
+                f"{shape.name:24} {row.stock:10.1f} {row.default:10.1f} {row.best:10.1f} "
+                f"{row.stock / row.default:6.3f} {row.stock / row.best:6.3f} {row.default / row.best:6.3f} "
+                f"{shape.flops / row.best / 1e3:5.0f}  {row.default_kernel} | {row.best_kernel}",
+                flush=True,
+            )
+        report(rows, threads)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+// The copy of C that measuring writes to: same strides and alignment class as C, full of poison
+// wherever nothing was written, with a margin on both sides.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "gemm/problem.h"
+#include "gemm/status.h"
+
+namespace tunableop {
+
+class Scratch {
+ public:
+  // kOutOfMemory: it would need more than `max_bytes`, or there is no memory.
+  static Result<Scratch> Create(const Problem& problem, size_t max_bytes);
+
+  // What a kernel takes for C.
+  void* c() const noexcept { return c_; }
+  size_t bytes() const noexcept { return bytes_; }
+
+  // Writes poison (a NaN that no arithmetic makes) over the batch x m x n elements of C.
+  void PoisonC() noexcept;
+  // Copies the elements of `c` (the caller's C) in.
+  void FillC(const void* c) noexcept;
+  // The first element of C that still is poison, bit for bit; false when there is none.
+  bool FindPoison(int64_t& batch, int64_t& row, int64_t& column) const noexcept;
+  // Copies the elements of C to `out`, [batch][m][n] without gaps.
+  void CopyC(void* out) const noexcept;
+
+  // Poisons C again and looks whether all the rest (margins, and the gaps that leading dimension
+  // and batch stride leave) still is poison, as it must be after a right kernel. Restores it if
+  // not.
+  bool PoisonAndCheckGaps() noexcept;
+
+ private:
+  struct Free {
+    void operator()(void* memory) const noexcept;
+  };
+
+  explicit Scratch(const Problem& problem) : problem_(problem) {}
+  template <typename Function>
+  void ForEachRow(Function function) const noexcept;
+  void Poison(void* to, int64_t elements) const noexcept;
+
+  Problem problem_;
+  std::unique_ptr<void, Free> memory_;
+  size_t bytes_ = 0;
+  int64_t first_ = 0;     // elements before c()
+  int64_t elements_ = 0;  // all of them, margins included
+  void* c_ = nullptr;
+};
+
+}  // namespace tunableop

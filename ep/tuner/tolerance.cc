@@ -1,0 +1,71 @@
+#include "tuner/tolerance.h"
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "tuner/elements.h"
+
+namespace tunableop {
+namespace {
+
+constexpr double kGeluSteepest = 1.13;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+double OperandRounding(Precision precision) noexcept {
+  switch (precision) {
+    case Precision::kBf16:
+      return 0x1p-8;
+    case Precision::kTf32:
+      return 0x1p-10;
+    case Precision::kExact:
+      break;
+  }
+  return 0.0;
+}
+
+}  // namespace
+
+Tolerance::Tolerance(const Problem& p) noexcept {
+  const DataType accumulator = AccumulatorOf(p);
+  const double u = UnitRoundoff(accumulator);
+  const auto k = static_cast<double>(p.k);
+  relu_ = p.epilogue == Epilogue::kRelu || p.epilogue == Epilogue::kBiasRelu;
+  gelu_ = p.epilogue == Epilogue::kGelu || p.epilogue == Epilogue::kBiasGelu;
+  relative_ = 2.0 * u * (std::sqrt(k) + k / 8.0 + 8.0) + 2.0 * OperandRounding(p.precision);
+  // The fp64 reference of an fp64 problem has rounding errors of its own.
+  if (accumulator == DataType::kFloat64) relative_ *= 2.0;
+  output_ = 2.0 * UnitRoundoff(p.c_type);
+  if (gelu_) {
+    relative_ *= kGeluSteepest;
+    output_ += 16.0 * u;
+  }
+  smallest_ = (k + 4.0) * SmallestNormal(accumulator) + 2.0 * SmallestNormal(p.c_type);
+  largest_sum_ = LargestValue(accumulator) / 4.0;
+  largest_result_ = LargestValue(p.c_type);
+}
+
+double Tolerance::Of(double exact, double magnitude) const noexcept {
+  if (!std::isfinite(magnitude)) return smallest_;  // NaN or infinity in the operands: see Error
+  if (magnitude > largest_sum_) return kInfinity;
+  const double tolerance = relative_ * magnitude + output_ * std::abs(exact) + smallest_;
+  return std::abs(exact) + tolerance >= largest_result_ ? kInfinity : tolerance;
+}
+
+double Tolerance::Error(double expected, double tolerance, double got) const noexcept {
+  if (std::isinf(tolerance)) return 0.0;
+  if (std::isnan(expected)) {
+    return std::isnan(got) || ((relu_ || gelu_) && got == 0.0) ? 0.0 : kInfinity;
+  }
+  if (std::isnan(got)) return kInfinity;
+  if (std::isinf(expected) || std::isinf(got)) return got == expected ? 0.0 : kInfinity;
+  return std::abs(got - expected) / tolerance;
+}
+
+double Tolerance::Activate(double x) const noexcept {
+  if (relu_) return x < 0.0 ? 0.0 : x;  // keeps NaN
+  if (gelu_) return 0.5 * x * (1.0 + std::erf(x / std::numbers::sqrt2));
+  return x;
+}
+
+}  // namespace tunableop

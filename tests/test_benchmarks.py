@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:  # `benchmarks` is a folder of the repository, not an installed package
+    sys.path.insert(0, str(ROOT))
+
+from benchmarks import common, end_to_end, measure, overhead, shapes  # noqa: E402
+
+FAST = measure.Plan(rounds=4, block=0.002, warm_up=0.001)
+
+
+def test_interleave_orders_and_ratios():
+    calls = {"slow": lambda: time.sleep(0.004), "fast": lambda: time.sleep(0.001)}
+    result = measure.interleave(calls, FAST)
+    assert [sorted(order) for order in result.order] == [["fast", "slow"]] * 4
+    assert result.order == measure.interleave(calls, FAST).order, "the order is drawn from a seed"
+    assert len({tuple(order) for order in result.order}) == 2, "and it changes"
+    ratio = result.ratio("slow", "fast")
+    assert ratio.low <= ratio.value <= ratio.high
+    assert ratio.value > 1.5  # nominally 4; a sleep may be late, not early
+    assert ratio.spread == ratio.high - ratio.low
+    assert result.best("fast") <= result.median("fast")
+
+
+def test_ratio_is_taken_round_by_round():
+    result = measure.Result({"a": [2.0, 4.0, 40.0], "b": [1.0, 2.0, 20.0]})
+    assert result.ratio("a", "b") == measure.Ratio(2.0, 2.0, 2.0, 2.0)
+    assert str(result.ratio("a", "b")) == "2.000 (2.000-2.000)"
+    assert measure.Result({"a": [3.0], "b": [2.0]}).ratio("a", "b").low == 1.5
+
+
+def test_every_shape_is_read():
+    read = shapes.read_shapes()
+    assert len(read) == 26
+    assert read[0] == shapes.Shape("bert_b16_qkv", 1, 2048, 768, 768, True)
+    scores = next(s for s in read if s.name == "attn_scores")
+    assert scores.size == "96x 128x128x64"
+    assert [x.shape for x in shapes.operands(scores)] == [(96, 128, 64), (96, 64, 128)]
+
+
+@pytest.mark.parametrize("constant_b", [True, False])
+def test_one_product_against_stock(constant_b):
+    shape = shapes.Shape("x", 1 if constant_b else 3, 5, 7, 300, constant_b)
+    a, b = shapes.operands(shape)
+    session = common.stock_session(shapes.model(a, b, constant_b), threads=1)
+    call, (c,) = common.bound(session, {"a": a} if constant_b else {"a": a, "b": b})
+    assert c.ctypes.data % common.ALIGNMENT == 0
+    assert shapes.error(c, a, b) < 1e-6
+    c[..., 0, 0] = 9999
+    assert shapes.error(c, a, b) > 1
+    call()
+    assert shapes.error(c, a, b) < 1e-6, "the call writes where the array is"
+    c[..., 0, 0] = np.nan
+    assert shapes.error(c, a, b) == np.inf
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_chain_keeps_its_nodes(constant):
+    session = common.stock_session(overhead.chain(64, constant), threads=1)
+    assert common.assignment(session) == {("CPUExecutionProvider", "MatMul"): 64}
+    assert common.our_nodes(session) == 0
+
+
+def test_difference_is_relative_and_sees_nan():
+    one = np.array([1.0, -200.0], dtype=np.float32)
+    assert common.difference([one], [one]) == 0
+    assert common.difference([one + np.float32(2)], [one]) == pytest.approx(0.01)
+    assert common.difference([np.array([np.nan, 0])], [one]) == np.inf
+
+
+def test_table_and_geomean():
+    assert common.table(["a", "bb"], [["xyz", 1]]) == "| a   | bb |\n|-----|---:|\n| xyz |  1 |"
+    assert common.geomean([2, 8]) == pytest.approx(4)
+
+
+def test_json_has_the_machine_and_no_paths(tmp_path):
+    args = argparse.Namespace(json=tmp_path / "new" / "r.json", shapes=tmp_path / "s.csv", threads=(1, 2))
+    common.write_json(args.json, "shapes", args, [1])
+    document = json.loads(args.json.read_text())
+    assert document["machine"]["onnxruntime"]
+    assert document["arguments"] == {"shapes": "s.csv", "threads": [1, 2]}
+    assert str(tmp_path) not in args.json.read_text()
+
+
+def test_arguments(capsys):
+    parser = common.arguments("x")
+    assert parser.parse_args(["--threads", "1,4"]).threads == (1, 4)
+    assert common.plan(parser.parse_args(["--quick", "--rounds", "3"])).rounds == 3
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--threads", "0"])
+    assert "expected thread counts" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        shapes.main(["--only", "nope"])
+    assert "no such shape: nope" in capsys.readouterr().err
+
+
+def test_small_cases_build_and_run(tmp_path):
+    case = end_to_end.CASES["minilm-1x128"]()
+    case.build(tmp_path / "m.onnx")
+    _, outputs = common.bound(common.stock_session(tmp_path / "m.onnx", 1), case.feed)
+    assert [o.shape for o in outputs] == [(1, 128, 384), (1, 384)]
