@@ -28,6 +28,7 @@ from models.progress import track
 from models.weights import RandomWeights
 
 SHAPES = Path(__file__).with_name("shapes.csv")
+NOISY = 1.03  # how far two equal sessions may lie apart, geometric mean over the shapes
 HEADER = (
     "shape",
     "m x n x k",
@@ -146,6 +147,13 @@ def _summary(results: list[dict[str, Any]]) -> str:
         lines.append(
             f"{label}: geomean {common.geomean(ratios):.3f} over {len(ratios)} shapes, "
             f"worst {min(ratios):.3f} ({worst['shape']})"
+        )
+    spread = common.geomean(
+        max(r["ratio"]["again"]["value"], 1 / r["ratio"]["again"]["value"]) for r in results
+    )
+    if spread > NOISY:
+        lines.append(
+            f"THE MACHINE WAS BUSY: stock differs from itself by {spread:.2f}x; these are not results"
         )
     return "\n".join(lines)
 

@@ -1,26 +1,63 @@
 #include "backends/registry.h"
 
+#include <utility>
+
 #include "backends/cpu/native_backend.h"
+#include "backends/cpu/openblas_backend.h"
+#include "backends/cpu/openblas_library.h"
 
 namespace tunableop {
 namespace {
 
-struct Registry {
+class Registry {
+ public:
+  // The first library that is present gives the default kernel.
+  Registry() {
+    AddNative();
+    AddOpenBlas();
+  }
+
   std::vector<std::shared_ptr<const Backend>> backends;
   std::vector<LibraryState> states;
 
-  Registry() {
-    auto native = MakeNativeBackend();
+ private:
+  void Add(std::shared_ptr<const Backend> backend, std::string path) {
     LibraryState state;
-    state.library = "native";
-    if (native) {
-      state.available = true;
-      state.identity = native->identity();
-      backends.push_back(std::move(native));
-    } else {
-      state.reason = "this processor has none of the instruction sets that the kernels need";
-    }
+    state.library = backend->library();
+    state.available = true;
+    state.identity = backend->identity();
+    state.path = std::move(path);
     states.push_back(std::move(state));
+    backends.push_back(std::move(backend));
+  }
+
+  void AddMissing(std::string library, std::string reason) {
+    LibraryState state;
+    state.library = std::move(library);
+    state.reason = std::move(reason);
+    states.push_back(std::move(state));
+  }
+
+  void AddNative() {
+    if (auto native = MakeNativeBackend()) {
+      Add(std::move(native), "");
+    } else {
+      AddMissing("native", "this processor has none of the instruction sets that the kernels need");
+    }
+  }
+
+  void AddOpenBlas() {
+    if (backends.empty()) {
+      AddMissing("openblas", "not used without the native kernels, which apply its epilogues");
+      return;
+    }
+    Result<cpu::OpenBlasLibrary> library = cpu::LoadOpenBlas();
+    if (!library.ok()) {
+      AddMissing("openblas", std::string(library.status().message()));
+      return;
+    }
+    std::string path = library.value().path;
+    Add(MakeOpenBlasBackend(std::move(library).value()), std::move(path));
   }
 };
 

@@ -14,6 +14,7 @@
 
 #include "backends/cpu/instruction_sets.h"
 #include "backends/cpu/native_plan.h"
+#include "backends/cpu/openblas_library.h"
 #include "backends/cpu/prior.h"
 #include "backends/registry.h"
 #include "bindings/bindings.h"
@@ -227,6 +228,7 @@ void BindKernels(py::module_& module) {
       .def("to_numpy", &Unpacked)
       .def("raw", &Raw);
 
+  module.def("set_openblas_search_path", &SetOpenBlasSearchPath, py::arg("path"));
   module.def("libraries", &Libraries);
   module.def("candidates", &AllCandidates, py::arg("problem"), py::arg("scope_all") = false,
              py::arg("library") = py::none());

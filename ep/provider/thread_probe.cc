@@ -12,8 +12,9 @@
 namespace tunableop {
 namespace {
 
-// Long enough for a sleeping pool thread to wake up on a busy machine.
-constexpr std::chrono::milliseconds kPatience{5};
+// Long enough for a sleeping pool thread to be scheduled on a busy machine: a wrong answer would
+// give the same model other keys, and what was saved for it would not be found.
+constexpr std::chrono::milliseconds kPatience{50};
 
 struct Meeting {
   explicit Meeting(int expected_tasks) : expected(expected_tasks) {}
@@ -44,8 +45,8 @@ int Processors() noexcept {
 }  // namespace
 
 int ProbePoolThreads(const OrtKernelContext* context) noexcept {
-  // A pool may be larger than the machine; look a little further than the processors.
-  Meeting meeting(2 * Processors());
+  Meeting meeting(Processors());
+  if (meeting.expected == 1) return 1;
   OrtStatus* status = Ort().api->KernelContext_ParallelFor(
       context, &Attend, static_cast<size_t>(meeting.expected), 0, &meeting);
   if (status != nullptr) {

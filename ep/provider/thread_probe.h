@@ -5,8 +5,10 @@
 
 namespace tunableop {
 
-// Hands the pool one task for each processor; each waits for the others for a moment, and the
-// number of distinct threads seen is the answer. At most about 10 ms, once per session. >= 1.
+// Hands the pool one task for each processor that this process may run on; each waits until all
+// have come, and how many came is the answer: the pool's threads, or the processors if those are
+// fewer. Returns at once when all come, and after kPatience (thread_probe.cc) when the pool is
+// smaller. Once per session.
 int ProbePoolThreads(const OrtKernelContext* context) noexcept;
 
 }  // namespace tunableop

@@ -16,6 +16,7 @@ namespace tunableop {
 namespace {
 
 constexpr double kProbeLimit = 1.5;        // times the default's: slower ones do not race
+constexpr int kProbes = 4;                // noise may spoil some of them
 constexpr double kHopeless = 3.0;          // times the default's, in the first call already
 constexpr double kWarmUpShare = 0.02;      // of the budget, for the untimed calls of one candidate
 constexpr double kMostOfBudget = 1.0 / 3;  // a default that takes more is not raced against
@@ -132,8 +133,9 @@ class Tuning {
     return true;
   }
 
-  // Warms up and measures a first figure. False: rejected.
-  bool Probe(Contender& contender, double first_ms) {
+  // Warms up and measures a first figure, in two probes or more, until one is as good as
+  // `enough_ms`. False: rejected.
+  bool Probe(Contender& contender, double first_ms, double enough_ms) {
     const double affordable =
         kWarmUpShare * options_.max_tuning_ms / std::max(first_ms, 1e-6);
     const int warm_up = std::min(options_.warmup_iter, static_cast<int>(std::min(affordable, 1e6)));
@@ -143,7 +145,7 @@ class Tuning {
       if (!Call(contender, ms)) return false;
       best = std::min(best, ms);
     }
-    for (int i = 0; i < 2 && !OutOfTime(); ++i) {
+    for (int i = 0; i < kProbes && !OutOfTime(); ++i) {
       double total = 0.0;
       int done = 0;
       for (const int calls = CallsPerSample(best); done < calls && !OutOfTime(); ++done) {
@@ -152,6 +154,7 @@ class Tuning {
         total += ms;
       }
       if (done != 0) contender.probes.push_back(total / done);
+      if (i >= 1 && BestProbe(contender) <= enough_ms) break;
     }
     if (contender.probes.empty()) contender.probes.push_back(first_ms);
     return true;
@@ -169,14 +172,14 @@ class Tuning {
   }
 
   Result<TuneResult> Measure() {
-    double best_default = HUGE_VAL;
+    double default_ms = HUGE_VAL;  // its median probe: a lucky one would be too strict a measure
     std::vector<size_t> racing;
     for (size_t i = 0; i < contenders_.size(); ++i) {
       Contender& contender = contenders_[i];
       // Past the budget only the search for a first right kernel goes on.
       if (i != 0 && OutOfTime() && !racing.empty()) break;
       double ms = 0.0;
-      if (!RunAndCheck(contender, i == 0 ? HUGE_VAL : kHopeless * best_default, ms)) continue;
+      if (!RunAndCheck(contender, i == 0 ? HUGE_VAL : kHopeless * default_ms, ms)) continue;
       if (i == 0 && ms > kMostOfBudget * options_.max_tuning_ms) {
         contender.probes.push_back(ms);
         return Default("the default: one call of it takes " + Milliseconds(ms) +
@@ -186,12 +189,12 @@ class Tuning {
         contender.probes.push_back(ms);
         continue;  // hopelessly slow
       }
-      if (!Probe(contender, ms)) {
+      if (!Probe(contender, ms, i == 0 ? 0.0 : kProbeLimit * default_ms)) {
         contender.right = false;
         continue;
       }
-      if (i == 0) best_default = BestProbe(contender);
-      if (BestProbe(contender) <= kProbeLimit * best_default) racing.push_back(i);
+      if (i == 0) default_ms = Median(contender.probes);
+      if (BestProbe(contender) <= kProbeLimit * default_ms) racing.push_back(i);
     }
     if (racing.empty()) return NobodyIsRight();
     return Race(std::move(racing));

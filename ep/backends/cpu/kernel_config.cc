@@ -1,6 +1,5 @@
 #include "backends/cpu/kernel_config.h"
 
-#include <array>
 #include <charconv>
 #include <optional>
 
@@ -8,8 +7,6 @@
 
 namespace tunableop::cpu {
 namespace {
-
-constexpr std::array<std::string_view, 5> kSplitNames = {"none", "rows", "cols", "grid", "batch"};
 
 // Block sizes beyond this only come from a damaged file.
 constexpr int64_t kMaxNumber = int64_t{1} << 30;
@@ -50,11 +47,9 @@ bool ParseTile(std::string_view part, KernelConfig* config) {
 }
 
 bool ParseOption(std::string_view part, KernelConfig* config) {
-  for (size_t i = 0; i < kSplitNames.size(); ++i) {
-    if (part == kSplitNames[i]) {
-      config->split = static_cast<Split>(i);
-      return true;
-    }
+  if (const auto split = ParseSplit(part)) {
+    config->split = *split;
+    return true;
   }
   if (part == "pb") return config->pack_b = true;
   if (part == "pa") return config->pack_a = true;
@@ -75,19 +70,24 @@ bool ParseOption(std::string_view part, KernelConfig* config) {
 }  // namespace
 
 std::string ToName(const KernelConfig& config) {
-  std::string name = std::string(config.kernels->name) + ":";
+  std::string name(config.kernels->name);
+  const auto add = [&name](const char* text, int64_t number) {
+    name += text;
+    name += std::to_string(number);
+  };
   if (config.dot) {
-    name += "dot";
+    name += ":dot";
   } else {
-    name +=
-        std::to_string(config.rows) + "x" + std::to_string(config.vectors * config.kernels->width);
+    add(":", config.rows);
+    add("x", int64_t{config.vectors} * config.kernels->width);
   }
-  if (config.kc > 0) name += "/kc" + std::to_string(config.kc);
-  if (config.mc > 0) name += "/mc" + std::to_string(config.mc);
-  name += "/" + std::string(kSplitNames[static_cast<size_t>(config.split)]);
+  if (config.kc > 0) add("/kc", config.kc);
+  if (config.mc > 0) add("/mc", config.mc);
+  name += '/';
+  name += Name(config.split);
   if (config.pack_b) name += "/pb";
   if (config.pack_a) name += "/pa";
-  if (config.prefetch > 0) name += "/pf" + std::to_string(config.prefetch);
+  if (config.prefetch > 0) add("/pf", config.prefetch);
   return name;
 }
 

@@ -15,11 +15,10 @@
 #include <string_view>
 
 #include "backends/cpu/micro.h"
+#include "backends/cpu/work_division.h"
 #include "gemm/status.h"
 
 namespace tunableop::cpu {
-
-enum class Split : uint8_t { kNone, kRows, kColumns, kGrid, kBatch };
 
 struct KernelConfig {
   const MicroKernels* kernels = nullptr;

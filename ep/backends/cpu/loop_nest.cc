@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "backends/cpu/epilogue.h"
 #include "backends/cpu/scratch.h"
 #include "gemm/packed_b.h"
 
@@ -15,49 +16,24 @@ constexpr int64_t kPackedBlockFloats = int64_t{1} << 18;
 // Rows of A that are packed at once when the kernel names no mc.
 constexpr int64_t kPackedRows = 192;
 
-int32_t ActivationOf(Epilogue epilogue) {
-  switch (epilogue) {
-    case Epilogue::kRelu:
-    case Epilogue::kBiasRelu:
-      return kReluActivation;
-    case Epilogue::kGelu:
-    case Epilogue::kBiasGelu:
-      return kGeluActivation;
-    default:
-      return kNoActivation;
-  }
-}
-
-const float* BiasOf(const Problem& problem, const Operands& operands) {
-  switch (problem.epilogue) {
-    case Epilogue::kBias:
-    case Epilogue::kBiasRelu:
-    case Epilogue::kBiasGelu:
-      return static_cast<const float*>(operands.bias);
-    default:
-      return nullptr;
-  }
-}
-
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The loops of one RunBlock call.
 class Nest {
  public:
-  Nest(const Problem& problem, const KernelConfig& config, const Operands& operands,
-       const Block& block) noexcept
+  Nest(const Problem& problem, const KernelConfig& config, const Operands& operands, int64_t item,
+       const Part& part) noexcept
       : p_(problem),
         config_(config),
         kernels_(*config.kernels),
-        block_(block),
-        a_(static_cast<const float*>(operands.a) + block.item * problem.stride_a),
-        c_(static_cast<float*>(operands.c) + block.item * problem.stride_c),
+        part_(part),
+        a_(static_cast<const float*>(operands.a) + item * problem.stride_a),
+        c_(static_cast<float*>(operands.c) + item * problem.stride_c),
         bias_(BiasOf(problem, operands)),
         alpha_(operands.alpha),
         beta_(operands.beta) {
     packed_ = p_.b_layout == BLayout::kPacked;
-    b_ = (packed_ ? operands.packed_b : static_cast<const float*>(operands.b)) +
-         block.item * p_.stride_b;
+    b_ = (packed_ ? operands.packed_b : static_cast<const float*>(operands.b)) + item * p_.stride_b;
     // The packed form of a single column is too narrow for vectors: it is read as a plain column.
     ldb_ = packed_ ? 1 : p_.ldb;
     if (packed_ && p_.n == 1) packed_ = false;
@@ -70,29 +46,29 @@ class Nest {
     const int64_t k_blocks = kc > 0 ? CeilDiv(p_.k, kc) : 1;
     // Blocks of even size: 1111 is 556 + 555, not 1024 + 87.
     const int64_t k_step = k_blocks > 1 ? CeilDiv(CeilDiv(p_.k, k_blocks), 4) * 4 : p_.k;
-    const int64_t rows = block_.row_end - block_.row_begin;
+    const int64_t rows = part_.row_end - part_.row_begin;
     int64_t m_step = config_.mc > 0 ? std::min(config_.mc, rows) : rows;
     if (pack_a_ && config_.mc == 0) m_step = std::min(m_step, kPackedRows);
     const int64_t m_blocks = CeilDiv(rows, m_step);
     m_step = CeilDiv(rows, m_blocks);
 
-    int64_t group_step = block_.group_end - block_.group_begin;
+    int64_t group_step = part_.column_end - part_.column_begin;
     if (pack_all_) {
       group_step = std::clamp<int64_t>(
           kPackedBlockFloats / std::max<int64_t>(1, k_step * kGroupColumns), 1, group_step);
     }
     if (!ReserveScratch(k_step, m_step, group_step)) return false;
 
-    for (int64_t g = block_.group_begin; g < block_.group_end; g += group_step) {
-      const int64_t g_end = std::min(g + group_step, block_.group_end);
+    for (int64_t g = part_.column_begin; g < part_.column_end; g += group_step) {
+      const int64_t g_end = std::min(g + group_step, part_.column_end);
       int64_t p = 0;
       do {
         k_begin_ = p;
         k_count_ = std::min(k_step, p_.k - p);
         SetFinish();
         PackColumns(g, g_end);
-        for (int64_t i = block_.row_begin; i < block_.row_end; i += m_step) {
-          const int64_t i_end = std::min(i + m_step, block_.row_end);
+        for (int64_t i = part_.row_begin; i < part_.row_end; i += m_step) {
+          const int64_t i_end = std::min(i + m_step, part_.row_end);
           SetRows(i, i_end);
           for (int64_t group = g; group < g_end; ++group) RunGroup(group, g, i, i_end);
         }
@@ -115,7 +91,7 @@ class Nest {
     const int64_t last = PackedGroupCount(p_.n) - 1;
     // A plain B whose last group does not end on a vector is copied, so that nothing is read beyond
     // its end.
-    pack_last_ = !packed_ && !pack_all_ && p_.n % kernels_.width != 0 && block_.group_end > last;
+    pack_last_ = !packed_ && !pack_all_ && p_.n % kernels_.width != 0 && part_.column_end > last;
     int64_t b_floats = 0;
     if (pack_all_) b_floats = k_step * kGroupColumns * group_step;
     if (pack_last_) b_floats = k_step * kGroupColumns;
@@ -256,7 +232,7 @@ class Nest {
   const Problem& p_;
   const KernelConfig& config_;
   const MicroKernels& kernels_;
-  const Block block_;
+  const Part& part_;
   const float* a_;
   const float* b_;
   float* c_;
@@ -282,9 +258,9 @@ class Nest {
 }  // namespace
 
 bool RunBlock(const Problem& problem, const KernelConfig& config, const Operands& operands,
-              const Block& block) noexcept {
-  if (block.row_begin >= block.row_end || block.group_begin >= block.group_end) return true;
-  return Nest(problem, config, operands, block).Run();
+              int64_t item, const Part& part) noexcept {
+  if (part.row_begin >= part.row_end || part.column_begin >= part.column_end) return true;
+  return Nest(problem, config, operands, item, part).Run();
 }
 
 void RunDot(const Problem& problem, const KernelConfig& config, const Operands& operands,

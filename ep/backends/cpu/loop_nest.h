@@ -4,23 +4,17 @@
 #include <cstdint>
 
 #include "backends/cpu/kernel_config.h"
+#include "backends/cpu/work_division.h"
 #include "gemm/backend.h"
 #include "gemm/problem.h"
 
 namespace tunableop::cpu {
 
-// Computes rows [row_begin, row_end) x columns [64 * group_begin, min(n, 64 * group_end)) of one
-// batch item. `problem` and `config` fit each other (NativePlan checks). Allocates only in the
-// thread's Scratch; false: no memory for that, C is unfinished. Thread-safe on disjoint parts of C.
-struct Block {
-  int64_t item = 0;
-  int64_t row_begin = 0;
-  int64_t row_end = 0;
-  int64_t group_begin = 0;
-  int64_t group_end = 0;
-};
+// Computes the rows and column groups of `part` for one batch item. `problem` and `config` fit each
+// other (NativePlan checks). Allocates only in the thread's Scratch; false: no memory for that, C
+// is unfinished. Thread-safe on disjoint parts of C.
 bool RunBlock(const Problem& problem, const KernelConfig& config, const Operands& operands,
-              const Block& block) noexcept;
+              int64_t item, const Part& part) noexcept;
 
 // The same for KernelConfig::dot, where C is one column (n == 1) or one row (m == 1): elements
 // [begin, end) of it.

@@ -53,6 +53,11 @@ struct DotArgs {
 };
 using DotFunction = void (*)(const DotArgs& args) noexcept;
 
+// c[i * ldc + j] = activation(c[i * ldc + j] + bias[j]); bias nullptr: none. For libraries that
+// only multiply.
+using EpilogueFunction = void (*)(float* c, int64_t ldc, int64_t rows, int64_t columns,
+                                  const float* bias, int32_t activation) noexcept;
+
 // to[p * width + j] = from[p * from_row + j * from_column] for p in [0, rows), j in [0, columns),
 // and 0 for j in [columns, width). One of the two source strides is 1.
 struct PackArgs {
@@ -85,6 +90,7 @@ struct MicroKernels {
   TileFunction tile[kBAccessCount][kMaxTileVectors + 1][kMaxTileRows + 1];
   DotFunction dot;
   PackFunction pack;
+  EpilogueFunction epilogue;
 };
 
 // One for each instruction set that the library was built with.

@@ -1,0 +1,207 @@
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/registry.h"
+#include "bindings/bindings.h"
+#include "bindings/simulated_backend.h"
+#include "gemm/backend.h"
+#include "gemm/packed_b.h"
+#include "tuner/race.h"
+#include "tuner/tuner.h"
+
+namespace py = pybind11;
+
+namespace tunableop::bindings {
+namespace {
+
+using Array = std::optional<py::array>;
+
+// Elements from the first to the last of `batch` matrices.
+int64_t Extent(int64_t rows, int64_t columns, int64_t leading, int64_t batch, int64_t stride) {
+  if (rows == 0 || columns == 0 || batch == 0) return 0;
+  return (batch - 1) * stride + (rows - 1) * leading + columns;
+}
+
+// The data of an array that must hold `elements` of `type`; nullptr for None.
+void* Data(const Array& array, const char* name, DataType type, int64_t elements) {
+  if (!array) return nullptr;
+  const auto size = static_cast<py::ssize_t>(SizeOf(type));
+  if (array->itemsize() != size || !(array->flags() & py::array::c_style)) {
+    throw py::value_error(std::string(name) + ": expected a C-contiguous array of " +
+                          std::string(Name(type)));
+  }
+  if (array->size() < elements) {
+    throw py::value_error(std::string(name) + ": expected at least " + std::to_string(elements) +
+                          " elements, found " + std::to_string(array->size()));
+  }
+  return const_cast<void*>(array->data());
+}
+
+Operands MakeOperands(const Problem& p, const Array& a, const Array& b, const Array& c,
+                      const Array& bias, float alpha, float beta) {
+  ThrowIfError(Validate(p));
+  Operands o;
+  o.a = Data(a, "a", p.a_type,
+             Extent(p.trans_a ? p.k : p.m, p.trans_a ? p.m : p.k, p.lda, p.batch, p.stride_a));
+  if (p.b_layout == BLayout::kPacked) {
+    o.packed_b = static_cast<const float*>(
+        Data(b, "b", DataType::kFloat32, (p.batch - 1) * p.stride_b + PackedFloats(p.k, p.n)));
+  } else {
+    o.b = Data(b, "b", p.b_type,
+               Extent(p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n, p.ldb, p.batch, p.stride_b));
+  }
+  o.c = Data(c, "c", p.c_type, Extent(p.m, p.n, p.ldc, p.batch, p.stride_c));
+  o.bias = Data(bias, "bias", p.c_type, p.n);
+  o.alpha = alpha;
+  o.beta = beta;
+  return o;
+}
+
+TunerOptions MakeOptions(const py::kwargs& kwargs) {
+  TunerOptions options;
+  for (const auto& [key, value] : kwargs) {
+    const auto name = py::cast<std::string>(key);
+    if (name == "warmup_iter") {
+      options.warmup_iter = py::cast<int>(value);
+    } else if (name == "min_gain") {
+      options.min_gain = py::cast<double>(value);
+    } else if (name == "max_tuning_ms") {
+      options.max_tuning_ms = py::cast<double>(value);
+    } else if (name == "verify") {
+      options.verify = py::cast<bool>(value);
+    } else if (name == "scope_all") {
+      options.candidates =
+          py::cast<bool>(value) ? CandidateScope::kAll : CandidateScope::kDefault;
+    } else if (name == "max_scratch_bytes") {
+      options.max_scratch_bytes = py::cast<size_t>(value);
+    } else {
+      throw py::type_error("unknown option " + name +
+                           ": expected warmup_iter, min_gain, max_tuning_ms, verify, scope_all or "
+                           "max_scratch_bytes");
+    }
+  }
+  return options;
+}
+
+py::dict ToDict(const TuneResult& result) {
+  py::dict d;
+  d["winner"] = result.winner;
+  d["default"] = result.default_candidate;
+  d["winner_ms"] = result.winner_ms;
+  d["default_ms"] = result.default_ms;
+  d["error"] = result.error;
+  d["tried"] = result.tried;
+  d["spent_ms"] = result.spent_ms;
+  d["why"] = result.why;
+  d["has_plan"] = result.plan != nullptr;
+  py::dict rejected;
+  for (const Rejection& r : result.rejected) rejected[py::str(r.candidate.FullName())] = r.reason;
+  d["rejected"] = rejected;
+  py::dict samples;
+  for (const Sample& s : result.samples) samples[py::str(s.candidate.FullName())] = s.milliseconds;
+  d["samples"] = samples;
+  return d;
+}
+
+TuneResult TuneOn(const Problem& problem, const Operands& operands,
+                  std::span<const std::shared_ptr<const Backend>> backends,
+                  const TunerOptions& options) {
+  Result<TuneResult> result = [&] {
+    const py::gil_scoped_release released;
+    SerialExecutor executor;
+    return Tune(problem, operands, executor, backends, options);
+  }();
+  if (!result.ok()) ThrowIfError(result.TakeStatus());
+  return std::move(result.value());
+}
+
+SimulatedKernel ToKernel(const py::dict& spec) {
+  SimulatedKernel kernel;
+  for (const auto& [key, value] : spec) {
+    const auto name = py::cast<std::string>(key);
+    if (name == "name") {
+      kernel.name = py::cast<std::string>(value);
+    } else if (name == "ms") {
+      kernel.ms = py::cast<double>(value);
+    } else if (name == "noise") {
+      kernel.noise = py::cast<double>(value);
+    } else if (name == "spikes") {
+      kernel.spikes = py::cast<double>(value);
+    } else if (name == "seed") {
+      kernel.seed = py::cast<uint64_t>(value);
+    } else if (name == "after") {
+      kernel.after = py::cast<int64_t>(value);
+    } else if (name == "later_factor") {
+      kernel.later_factor = py::cast<double>(value);
+    } else if (name == "defect") {
+      kernel.defect = py::cast<std::string>(value);
+    } else {
+      throw py::type_error("unknown field of a simulated kernel: " + name);
+    }
+  }
+  return kernel;
+}
+
+py::dict TuneSimulated(const Problem& problem, const Array& a, const Array& b, const Array& c,
+                       const Array& bias, float alpha, float beta,
+                       const std::vector<std::vector<py::dict>>& libraries, bool virtual_time,
+                       const py::kwargs& kwargs) {
+  TunerOptions options = MakeOptions(kwargs);
+  std::vector<std::shared_ptr<const SimulatedBackend>> simulated;
+  for (const std::vector<py::dict>& specs : libraries) {
+    std::vector<SimulatedKernel> kernels;
+    for (const py::dict& spec : specs) kernels.push_back(ToKernel(spec));
+    const std::string library = "sim" + std::to_string(simulated.size());
+    simulated.push_back(
+        std::make_shared<SimulatedBackend>(library, std::move(kernels), virtual_time));
+  }
+  if (virtual_time) {
+    // Each library has a clock of its own: the time is their sum.
+    options.now = [&simulated] {
+      int64_t sum = 0;
+      for (const auto& backend : simulated) sum += backend->now_ns();
+      return sum;
+    };
+  }
+  const std::vector<std::shared_ptr<const Backend>> backends(simulated.begin(), simulated.end());
+  const Operands operands = MakeOperands(problem, a, b, c, bias, alpha, beta);
+  py::dict d = ToDict(TuneOn(problem, operands, backends, options));
+  py::list calls;
+  for (const auto& backend : simulated) calls.append(backend->calls());
+  d["calls"] = calls;
+  return d;
+}
+
+}  // namespace
+
+void BindTuner(py::module_& module) {
+  module.def("tune_simulated", &TuneSimulated, py::arg("problem"), py::arg("a"), py::arg("b"),
+             py::arg("c") = py::none(), py::arg("bias") = py::none(), py::arg("alpha") = 1.0F,
+             py::arg("beta") = 0.0F, py::kw_only(), py::arg("libraries"),
+             py::arg("virtual_time") = true,
+             "Tunes with simulated kernels: a list of kernels (dicts) for each library. For tests.");
+#ifndef TUNABLEOP_WITHOUT_BACKENDS
+  module.def(
+      "tune_real",
+      [](const Problem& problem, const Array& a, const Array& b, const Array& c, const Array& bias,
+         float alpha, float beta, const py::kwargs& kwargs) {
+        const Operands operands = MakeOperands(problem, a, b, c, bias, alpha, beta);
+        return ToDict(TuneOn(problem, operands, CpuBackends(), MakeOptions(kwargs)));
+      },
+      py::arg("problem"), py::arg("a"), py::arg("b"), py::arg("c") = py::none(),
+      py::arg("bias") = py::none(), py::arg("alpha") = 1.0F, py::arg("beta") = 0.0F,
+      "Tunes with the libraries of this process, on one thread.");
+#endif
+  module.def("chance_of_luck", [](const std::vector<double>& challenger,
+                                  const std::vector<double>& incumbent, double factor) {
+    return ChanceOfLuck(challenger, incumbent, factor);
+  }, py::arg("challenger"), py::arg("incumbent"), py::arg("factor") = 1.0);
+}
+
+}  // namespace tunableop::bindings
