@@ -1,6 +1,7 @@
 #include "provider/capability.h"
 
 #include "provider/ort_runtime.h"
+#include "provider/provider.h"
 
 namespace tunableop {
 namespace {
@@ -39,7 +40,10 @@ Status ReadFacts(const OrtNode* node, OrtEpGraphSupportInfo* support, NodeFacts&
   }
   const char* provider = nullptr;
   TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetEpName(node, &provider));
-  facts.on_other_provider = provider != nullptr && *provider != '\0';
+  const std::string_view owner = provider != nullptr ? provider : "";
+  facts.is_ours = owner == kProviderName;
+  facts.on_other_provider = !owner.empty() && !facts.is_ours;
+  if (facts.is_ours) return Status::Ok();
   const OrtKernelDef* kernel = nullptr;
   TUNABLEOP_RETURN_IF_ORT_ERROR(
       Ort().ep_api->EpGraphSupportInfo_LookUpKernel(support, node, &kernel));
@@ -98,7 +102,7 @@ Status ClaimNodes(const OrtGraph* graph, OrtEpGraphSupportInfo* support, ClaimPo
     facts.domain = domain;
     TUNABLEOP_RETURN_IF_ERROR(ReadFacts(node, support, facts));
     Verdict verdict = Decide(facts, policy);
-    if (verdict.claimed) {
+    if (verdict.claimed && !facts.is_ours) {
       TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().ep_api->EpGraphSupportInfo_AddSingleNode(support, node));
     }
     decisions.push_back(NodeDecision{graph_name != nullptr ? graph_name : "",

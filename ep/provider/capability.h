@@ -30,6 +30,7 @@ struct NodeFacts {
   std::vector<ONNXTensorElementDataType> input_types;  // UNDEFINED for an absent optional input
   bool weight = false;
   bool on_other_provider = false;
+  bool is_ours = false;    // claimed in an earlier round; to be explained, not claimed again
   bool has_kernel = true;  // ONNX Runtime found a kernel of ours for it
 };
 

@@ -52,6 +52,7 @@ Factory::Factory(const OrtLogger* default_logger)
 }
 
 Result<const OrtKernelRegistry*> Factory::Registry() {
+  const std::lock_guard lock(registry_mutex_);
   if (registry_ == nullptr)
     TUNABLEOP_RETURN_IF_ERROR(MakeKernelRegistry(kProviderName, &registry_));
   return static_cast<const OrtKernelRegistry*>(registry_);

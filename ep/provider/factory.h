@@ -1,6 +1,7 @@
 // Creates providers for ONNX Runtime: OrtEpFactory.
 #pragma once
 
+#include <mutex>
 #include <string>
 
 #include "abi/ort_c_api.h"
@@ -16,7 +17,7 @@ class Factory final : public OrtEpFactory {
   Factory(const Factory&) = delete;
   Factory& operator=(const Factory&) = delete;
 
-  // The operators of kernels/, registered once.
+  // The operators of kernels/, registered once. Thread-safe: sessions are made on any thread.
   Result<const OrtKernelRegistry*> Registry();
 
  private:
@@ -39,6 +40,7 @@ class Factory final : public OrtEpFactory {
   static bool IsStreamAwareImpl(const OrtEpFactory* self) noexcept;
 
   const OrtLogger* default_logger_;
+  std::mutex registry_mutex_;
   OrtKernelRegistry* registry_ = nullptr;
 };
 

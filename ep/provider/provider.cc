@@ -30,15 +30,15 @@ OrtStatus* Provider::GetCapabilityImpl(OrtEp* self, const OrtGraph* graph,
     SessionState& state = *static_cast<Provider*>(self)->state_;
     std::vector<NodeDecision> decisions;
     TUNABLEOP_RETURN_IF_ERROR(ClaimNodes(graph, support, state.options().claim, decisions));
-    const char* name = nullptr;
-    TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->Graph_GetName(graph, &name));
+    const OrtNode* parent = nullptr;
+    TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->Graph_GetParentNode(graph, &parent));
     if (state.log().debug_enabled()) {
       for (const NodeDecision& decision : decisions) {
         state.log().Debug("node '" + decision.name + "' (" + decision.op_type + ") " +
                           decision.reason);
       }
     }
-    state.SetDecisions(name != nullptr ? name : "", std::move(decisions));
+    state.AddDecisions(std::move(decisions), /*ends_round=*/parent == nullptr);
     return Status::Ok();
   });
 }

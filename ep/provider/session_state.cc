@@ -321,11 +321,12 @@ std::vector<NodeDecision> SessionState::Decisions() const {
   return decisions_;
 }
 
-void SessionState::SetDecisions(const std::string& graph, std::vector<NodeDecision> decisions) {
+void SessionState::AddDecisions(std::vector<NodeDecision> decisions, bool ends_round) {
   const std::lock_guard lock(report_mutex_);
-  // ONNX Runtime asks again after it changed a graph; the last answer counts.
-  std::erase_if(decisions_, [&](const NodeDecision& old) { return old.graph == graph; });
-  std::move(decisions.begin(), decisions.end(), std::back_inserter(decisions_));
+  std::move(decisions.begin(), decisions.end(), std::back_inserter(this_round_));
+  if (!ends_round) return;
+  decisions_ = std::move(this_round_);
+  this_round_.clear();
 }
 
 std::shared_ptr<NodeCounters> SessionState::AddNode() {

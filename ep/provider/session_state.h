@@ -75,8 +75,10 @@ class SessionState {
   // The problems that were refused while loading, and rejected candidates: lines for a report.
   std::vector<std::string> Notes() const;
 
-  // Replaces what was decided about `graph`.
-  void SetDecisions(const std::string& graph, std::vector<NodeDecision> decisions);
+  // ONNX Runtime asks in rounds, subgraphs first and the main graph last, and again after it
+  // changed a graph (when it inlined a function). The last whole round is what holds. Names of
+  // subgraphs cannot tell them apart: both branches of an If may have the same.
+  void AddDecisions(std::vector<NodeDecision> decisions, bool ends_round);
   std::shared_ptr<NodeCounters> AddNode();
 
  private:
@@ -115,7 +117,8 @@ class SessionState {
   std::atomic<int64_t> last_save_ms_{0};
 
   mutable std::mutex report_mutex_;
-  std::vector<NodeDecision> decisions_;
+  std::vector<NodeDecision> decisions_;   // of the last whole round
+  std::vector<NodeDecision> this_round_;  // of the subgraphs asked about since
   std::vector<std::string> notes_;
   std::vector<std::shared_ptr<NodeCounters>> nodes_;
 };

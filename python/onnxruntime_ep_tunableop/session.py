@@ -27,7 +27,9 @@ _saved_at_exit: weakref.WeakSet[InferenceSession] = weakref.WeakSet()
 Provider = str | tuple[str, dict[Any, Any]]
 
 
-def _model_argument(model: str | bytes | os.PathLike[str] | onnx.ModelProto) -> str | bytes | os.PathLike[str]:
+def _model_argument(
+    model: str | bytes | os.PathLike[str] | onnx.ModelProto,
+) -> str | bytes | os.PathLike[str]:
     if isinstance(model, (str, bytes, os.PathLike)):
         return model
     if hasattr(model, "SerializeToString"):
@@ -72,11 +74,19 @@ def _has_providers(options: ort.SessionOptions) -> bool:
     return bool(options.has_providers()) if hasattr(options, "has_providers") else False
 
 
-def _disabled_optimizers(texts: dict[str, str], theirs: Iterable[str] | None) -> list[str]:
-    """The caller's list with the fusions added that rewrite MatMul and Gemm, unless they are to be kept."""
+def _disabled_optimizers(
+    texts: dict[str, str], theirs: Iterable[str] | None, options: ort.SessionOptions
+) -> list[str]:
+    """The caller's lists with the fusions added that rewrite MatMul and Gemm, unless they are to be kept.
+
+    The argument replaces the entry of the session options in onnxruntime, so the entry's names go along.
+    """
     names = list(theirs or [])
-    if texts.get("fusion", "auto") != "keep":
-        names += [name for name in _options.FUSIONS if name not in names]
+    entry = _options.config_entry(options, _options.DISABLED_OPTIMIZERS)
+    ours = _options.FUSIONS if texts.get("fusion", "auto") != "keep" else ()
+    for name in (*entry.split(";"), *ours):
+        if name and name not in names:
+            names.append(name)
     return names
 
 
@@ -156,7 +166,9 @@ class InferenceSession(ort.InferenceSession):
         options = ort.SessionOptions() if sess_options is None else sess_options
         # Otherwise an error of ours would silently become a session on the stock CPU provider.
         kwargs.setdefault("enable_fallback", 0)
-        kwargs["disabled_optimizers"] = _disabled_optimizers(texts, kwargs.get("disabled_optimizers"))
+        kwargs["disabled_optimizers"] = _disabled_optimizers(
+            texts, kwargs.get("disabled_optimizers"), options
+        )
         if not _options.config_entry(options, _options.RECORD_ASSIGNMENT):
             options.add_session_config_entry(_options.RECORD_ASSIGNMENT, "1")
         try:
@@ -202,7 +214,9 @@ class InferenceSession(ort.InferenceSession):
             return
         # onnxruntime 1.24 finds a plugin provider only by its device.
         if any((entry if isinstance(entry, str) else entry[0]) != "CPUExecutionProvider" for entry in others):
-            raise OptionError("onnxruntime 1.24 takes no other providers beside a plugin one; use 1.25 or newer")
+            raise OptionError(
+                "onnxruntime 1.24 takes no other providers beside a plugin one; use 1.25 or newer"
+            )
         options.add_provider_for_devices(_ep_devices()[:1], texts)
         super().__init__(argument, options, **kwargs)
 
