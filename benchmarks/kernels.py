@@ -26,7 +26,6 @@ import onnxruntime as ort
 from onnx import TensorProto, helper
 from onnxruntime_ep_tunableop import _core
 
-
 # Below this a call of a whole session costs more than the product in it.
 SMALL_FLOPS = 5e7
 

@@ -198,7 +198,7 @@ class InferenceSession(ort.InferenceSession):
             super().__init__(argument, options, **kwargs)
             return
         texts = _with_threads(texts, options)
-        others = list(providers) if providers is not None else ["CPUExecutionProvider"]
+        others: list[Provider] = list(providers) if providers is not None else ["CPUExecutionProvider"]
         if provider_options is not None:
             others = [
                 (entry if isinstance(entry, str) else entry[0], extra)
