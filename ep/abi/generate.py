@@ -2,9 +2,9 @@
 
     python3 generate.py ort.json --header ort_c_api.h [--check ort_c_api_check.cc]
 
-The header declares what the project uses, each function at its slot, with the gaps filled, and asserts its own
-offsets. The check is a translation unit for builds that have the official headers: it includes those and asserts
-that every slot and enum value in ort.json is where and what they say.
+The header declares what the project uses, each function at its slot, with the gaps filled, and asserts its
+own offsets. The check is a translation unit for builds that have the official headers: it includes those and
+asserts that every slot and enum value in ort.json is where and what they say.
 """
 
 from __future__ import annotations

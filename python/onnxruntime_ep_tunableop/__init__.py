@@ -1,4 +1,4 @@
-"""ONNX Runtime execution provider that runs every MatMul and Gemm with the kernel measured fastest, and right.
+"""An ONNX Runtime execution provider: each MatMul and Gemm on the kernel measured fastest, and right.
 
 import onnxruntime_ep_tunableop as tunableop
 
