@@ -5,7 +5,7 @@
 #define TUNABLEOP_TABLE kAvx512Kernels
 #define TUNABLEOP_WIDTH 16
 #define TUNABLEOP_TILES   \
-  AddTiles<16, 1>(table); \
+  AddTiles<12, 1>(table); \
   AddTiles<14, 2>(table); \
   AddTiles<9, 3>(table);  \
   AddTiles<6, 4>(table);
