@@ -4,8 +4,9 @@ For each shape of ``shapes.csv``: a stock ONNX Runtime session of one MatMul nod
 kernel and every candidate, called in turn inside one process, so that whatever else the machine does
 hits all of them alike. The figure of each is its minimum over the rounds. Stock's figure for small
 shapes is the cost of one more node in a graph (17 nodes less 1 node, over 16), so that neither Python nor
-``Run`` is counted. With ``--cpu-time`` single-threaded times are processor time of the calling thread, which a
-busy machine disturbs less.
+``Run`` is counted. Every turn starts with untimed calls, because whoever ran before left its own operands
+in the caches. With ``--cpu-time`` the figures of large shapes on one thread are medians of the calling
+thread's processor time, which a busy machine disturbs less.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import csv
 import math
 import platform
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -125,22 +127,32 @@ def stock_call(shape: Shape, a: np.ndarray, b: np.ndarray, threads: int, nodes: 
 
 def stock_timer(
     shape: Shape, a: np.ndarray, b: np.ndarray, threads: int, clock: Callable[[], float]
-) -> Callable[[int], float]:
-    """A function that runs stock some times and returns the least seconds of one product so far."""
+) -> Callable[[], list[float]]:
+    """A function that runs stock a few times and returns the seconds that one product took each time."""
     small = shape.flops < SMALL_FLOPS
     counts = (17, 1) if small else (1,)
     calls = [stock_call(shape, a, b, threads, nodes) for nodes in counts]
-    least = [math.inf] * len(calls)
 
-    def run(iterations: int) -> float:
-        for _ in range(iterations * (20 if small else 1)):
-            for i, call in enumerate(calls):
-                start = clock()
-                call()
-                least[i] = min(least[i], clock() - start)
-        return (least[0] - least[1]) / (counts[0] - counts[1]) if small else least[0]
+    def seconds(call: Callable[[], None]) -> float:
+        start = clock()
+        call()
+        return clock() - start
+
+    def run() -> list[float]:
+        for _ in range(warmups(shape)):
+            calls[0]()
+        if not small:
+            return [seconds(calls[0]) for _ in range(2)]
+        # The least of some runs each: their difference must not be noise.
+        many, one = (min(seconds(call) for _ in range(20)) for call in calls)
+        return [(many - one) / (counts[0] - counts[1])]
 
     return run
+
+
+def warmups(shape: Shape) -> int:
+    """Untimed calls per turn: a large B takes several to settle in the last-level cache."""
+    return 4 if shape.k * shape.n > 1_000_000 and shape.flops < 1e9 else 1
 
 
 def measure(
@@ -164,31 +176,31 @@ def measure(
     # Small shapes are repeated, so that a figure is not dominated by the clock.
     repeat = max(1, int(50e-6 / (shape.flops / 150e9 / threads + 1e-7)))
 
-    def once(candidate: _core.Candidate, iterations: int) -> float:
+    def once(candidate: _core.Candidate) -> list[float]:
         arguments = {"threads": threads, "repeat": repeat}
+        _core.time_kernel(problem, candidate, a, operand_b, c, iterations=warmups(shape), **arguments)
+        if shape.flops < SMALL_FLOPS:
+            return [min(_core.time_kernel(problem, candidate, a, operand_b, c, iterations=20, **arguments))]
         if clock is time.perf_counter:
-            return min(
-                _core.time_kernel(problem, candidate, a, operand_b, c, iterations=iterations, **arguments)
-            )
-        least = math.inf
-        for _ in range(iterations):
-            start = clock()
-            _core.time_kernel(problem, candidate, a, operand_b, c, iterations=1, **arguments)
-            least = min(least, (clock() - start) / repeat)
-        return least
+            return _core.time_kernel(problem, candidate, a, operand_b, c, iterations=2, **arguments)
+        start = clock()
+        _core.time_kernel(problem, candidate, a, operand_b, c, iterations=2, **arguments)
+        return [(clock() - start) / repeat / 2]
 
-    stock(1)
-    first = {x.full_name: once(x, 2) for x in candidates}
+    figure = min if clock is time.perf_counter else statistics.median
+    stock()
+    first = {x.full_name: min(once(x)) for x in candidates}
     finalists = [default, *sorted(candidates[1:], key=lambda x: first[x.full_name])[:5]]
-    times = {x.full_name: first[x.full_name] for x in finalists}
+    samples: dict[str, list[float]] = {x.full_name: [] for x in finalists}
+    stock_samples: list[float] = []
     deadline = time.perf_counter() + seconds
-    rounds = 0
-    best_stock = math.inf
-    while rounds < 3 or time.perf_counter() < deadline:
-        best_stock = stock(2)
+    while len(stock_samples) < 5 or time.perf_counter() < deadline:
+        stock_samples += stock()
+        finalists.append(finalists.pop(0))  # the turn after stock's is nobody's in particular
         for x in finalists:
-            times[x.full_name] = min(times[x.full_name], once(x, 2))
-        rounds += 1
+            samples[x.full_name] += once(x)
+    best_stock = figure(stock_samples)
+    times = {name: figure(values) for name, values in samples.items()}
     winner = min(times, key=times.__getitem__)
     return Row(
         shape,
@@ -234,7 +246,7 @@ def main() -> int:
     parser.add_argument("--shapes", type=Path, default=Path(__file__).with_name("shapes.csv"))
     parser.add_argument("--filter", default="", help="only shapes whose name contains this")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--seconds", type=float, default=1.0, help="time of the final race of a shape")
+    parser.add_argument("--seconds", type=float, default=2.0, help="time of the final race of a shape")
     parser.add_argument("--all", action="store_true", help="every candidate, not only the first few")
     parser.add_argument("--only", help="only candidates whose name contains this, and the default")
     parser.add_argument("--cpu-time", action="store_true", help="processor time, where one thread runs")

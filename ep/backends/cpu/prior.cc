@@ -45,13 +45,14 @@ int64_t SecondLevelCache() {
   return bytes;
 }
 
-// Rows of B in a block. A block of one group (64 columns) may fill a quarter of the second-level
-// cache: measured best on Zen 4 (1 MiB: 1024) and Emerald Rapids (2 MiB: 2048). Up to half as much
-// again is not worth a second pass over C (k = 3072 on 2 MiB: one block 166, two 163 GFLOP/s).
-int64_t DefaultKc(int64_t k) {
-  const int64_t most = SecondLevelCache() / 4 / (kGroupColumns * int64_t{sizeof(float)});
-  return k <= most + most / 2 ? 0 : most;
-}
+// Rows of B in a block when the tile is as wide as a group. A block of one group (64 columns) may
+// fill a quarter of the second-level cache: measured best on Zen 4 (1 MiB: 1024) and Emerald Rapids
+// (2 MiB: 2048).
+int64_t WideKc() { return SecondLevelCache() / 4 / (kGroupColumns * int64_t{sizeof(float)}); }
+
+// The same when a group is several tiles wide: the columns of one of them should stay in the
+// first-level cache, 32 KiB / 64 bytes (AVX2, k = 3072: 4 % faster than one block).
+constexpr int64_t kNarrowKc = 512;
 
 class Ranking {
  public:
@@ -196,9 +197,10 @@ class Ranking {
   // the distance of the prefetch matters. Otherwise a block of k stays in the first two caches
   // while the tiles pass over it. (Measured: prefetching 16 to 64 rows ahead, 20 to 30 %.)
   void AddDecode() {
-    TileShape single = {0, 0};  // the widest of the preferred that holds all rows
+    TileShape single = {0, 0};  // the widest that holds all rows and divides a group evenly
     for (const TileShape tile : kernels_.preferred) {
-      if (tile.rows >= p_.m && tile.vectors > single.vectors) single = tile;
+      const bool even = tile.vectors > 0 && group_vectors_ % tile.vectors == 0;
+      if (even && tile.rows >= p_.m && tile.vectors > single.vectors) single = tile;
     }
     if (single.rows != 0) {
       Add(Config(single, splits_[0], 0, 32));
@@ -207,21 +209,29 @@ class Ranking {
     const TileShape main = kernels_.preferred[0];
     Add(Config(main, splits_[0], 512, 16));
     Add(Config(kernels_.preferred[1], splits_[0], 512, 16));
-    Add(Config(main, splits_[0], DefaultKc(p_.k)));
+    Add(Config(main, splits_[0], DefaultKc()));
     if (splits_.size() > 1) Add(Config(main, splits_[1], 512, 16));
+  }
+
+  // Up to half as much again as fits is not worth a second pass over C (k = 3072 on 2 MiB: one
+  // block 166, two 163 GFLOP/s).
+  int64_t DefaultKc() const {
+    const bool wide = kernels_.preferred[0].vectors * kernels_.width >= kGroupColumns;
+    const int64_t most = wide ? WideKc() : kNarrowKc;
+    return p_.k <= most + most / 2 ? 0 : most;
   }
 
   // A plain B packed on the fly: pays when its rows are read by many tiles.
   void AddPacked(TileShape tile) {
     if (p_.b_layout == BLayout::kPacked || p_.trans_b != 0) return;
-    KernelConfig config = Config(tile, splits_[0], DefaultKc(p_.k));
+    KernelConfig config = Config(tile, splits_[0], DefaultKc());
     config.pack_b = true;
     Add(config);
   }
 
   void AddGeneral() {
     const TileShape main = kernels_.preferred[0];
-    const int64_t kc = DefaultKc(p_.k);
+    const int64_t kc = DefaultKc();
     // Rows of a plain B a multiple of 2 KiB apart fall into few cache sets; packing them pays once
     // enough rows of A use them.
     const bool conflicts = p_.b_layout == BLayout::kPlain && p_.ldb % 512 == 0 && p_.k >= 64;
@@ -245,12 +255,12 @@ class Ranking {
         }
       }
       AddPacked(tile);
-      KernelConfig config = Config(tile, splits_[0], DefaultKc(p_.k));
+      KernelConfig config = Config(tile, splits_[0], DefaultKc());
       config.pack_a = true;
       Add(config);
       for (const int64_t mc : {192, 384}) {
         if (mc >= p_.m) continue;
-        for (const int64_t kc : {DefaultKc(p_.k), int64_t{1024}}) {
+        for (const int64_t kc : {DefaultKc(), int64_t{1024}}) {
           config = Config(tile, splits_[0], kc);
           config.mc = mc;
           Add(config);
