@@ -36,7 +36,8 @@ void Leave() noexcept;
 
 // Hands over what no new reader can reach any more: the caller has unlinked it with sequentially
 // consistent stores. Then frees everything that has become free. Thread-safe. Call it with no lock
-// held that a destructor of a Retired may want. Out of memory, it leaks rather than frees too early.
+// held that a destructor of a Retired may want. Out of memory, it leaks rather than frees too
+// early.
 void Retire(std::vector<std::unique_ptr<Retired>> unlinked) noexcept;
 
 // Frees what has become free. Thread-safe.

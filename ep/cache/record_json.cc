@@ -35,9 +35,7 @@ struct Field {
   bool (*read)(const JsonTree&, const JsonTree::Node&, T&, std::string&) = nullptr;
 };
 
-std::string Limit(int64_t value) {
-  return value == kMaxExact ? "2^53" : std::to_string(value);
-}
+std::string Limit(int64_t value) { return value == kMaxExact ? "2^53" : std::to_string(value); }
 
 template <typename T>
 std::string Expected(const Field<T>& field) {
@@ -107,7 +105,8 @@ bool ReadObject(const JsonTree& tree, const JsonTree::Node& node, std::span<cons
     }
     if (f == fields.size()) {
       problem = tree.Print(member, 40);
-      problem = "." + std::string(name.substr(0, 40)) + ": expected no such field, found " + problem;
+      problem =
+          "." + std::string(name.substr(0, 40)) + ": expected no such field, found " + problem;
       return false;
     }
     const Field<T>& field = fields[f];
@@ -130,8 +129,8 @@ bool ReadObject(const JsonTree& tree, const JsonTree::Node& node, std::span<cons
   }
   for (size_t f = 0; f < fields.size(); ++f) {
     if (((seen >> f) & 1U) == 0) {
-      problem =
-          "." + std::string(fields[f].name) + ": expected " + Expected(fields[f]) + ", found nothing";
+      problem = "." + std::string(fields[f].name) + ": expected " + Expected(fields[f]) +
+                ", found nothing";
       return false;
     }
   }
@@ -230,10 +229,8 @@ constexpr Field<Record> kRecordFields[] = {
     ProblemInteger<&Problem::align_c>("align_c", kMaxAlignmentLog2),
     ProblemInteger<&Problem::threads>("threads", UINT16_MAX),
     {.name = "winner",
-     .append =
-         [](const Record& r, std::string& out) {
-           AppendObject<Candidate>(r.winner, kCandidateFields, out);
-         },
+     .append = [](const Record& r,
+                  std::string& out) { AppendObject<Candidate>(r.winner, kCandidateFields, out); },
      .read =
          [](const JsonTree& tree, const JsonTree::Node& node, Record& r, std::string& problem) {
            return ReadObject<Candidate>(tree, node, kCandidateFields, r.winner, problem);

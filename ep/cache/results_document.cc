@@ -121,8 +121,8 @@ class Reader {
     }
     if (machine != here_) {
       return KeepSection(section, path,
-                         ".fingerprint." + Difference(here_, machine) + "; " +
-                             Count(*entries) + " of another machine ignored");
+                         ".fingerprint." + Difference(here_, machine) + "; " + Count(*entries) +
+                             " of another machine ignored");
     }
     size_t index = 0;
     for (JsonTree::Index i = entries->first_child; i != JsonTree::kNone; i = tree_.at(i).next) {

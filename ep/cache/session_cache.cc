@@ -58,7 +58,9 @@ const Node* Removed() noexcept {
 
 struct SessionCache::Impl {
   explicit Impl(size_t max_entries)
-      : capacity(std::max<size_t>(1, max_entries)), removed(Removed()), table(new Table(kSmallestTable)) {}
+      : capacity(std::max<size_t>(1, max_entries)),
+        removed(Removed()),
+        table(new Table(kSmallestTable)) {}
 
   ~Impl() {
     Table* last = table.load();

@@ -48,8 +48,8 @@ class Tuning {
         options_(options),
         now_(options.now ? options.now : NowFn(&SteadyNow)),
         start_(now_()),
-        deadline_(start_ + static_cast<int64_t>(std::clamp(options.max_tuning_ms, 0.0, 1e9) * 1e6)) {
-  }
+        deadline_(start_ +
+                  static_cast<int64_t>(std::clamp(options.max_tuning_ms, 0.0, 1e9) * 1e6)) {}
 
   Result<TuneResult> Run(std::span<const std::shared_ptr<const Backend>> backends) {
     TUNABLEOP_RETURN_IF_ERROR(Gather(backends));
@@ -122,8 +122,7 @@ class Tuning {
     }
     if (ms > give_up_ms) return true;
     if (options_.verify) {
-      const Verifier::Verdict verdict =
-          verifier_->Check(*scratch_, contender.candidate.FullName());
+      const Verifier::Verdict verdict = verifier_->Check(*scratch_, contender.candidate.FullName());
       contender.error = std::max(contender.error, verdict.error);
       if (!verdict.right) {
         contender.right = false;
@@ -138,8 +137,7 @@ class Tuning {
   // Warms up and measures a first figure: in two probes, or up to four until one is as good as
   // `enough_ms`; fewer of a long call, of which the first says enough. False: rejected.
   bool Probe(Contender& contender, double first_ms, double enough_ms) {
-    const double affordable =
-        kWarmUpShare * options_.max_tuning_ms / std::max(first_ms, 1e-6);
+    const double affordable = kWarmUpShare * options_.max_tuning_ms / std::max(first_ms, 1e-6);
     const int warm_up = std::min(options_.warmup_iter, static_cast<int>(std::min(affordable, 1e6)));
     double best = first_ms;
     for (int i = 0; i < warm_up && !OutOfTime(); ++i) {
@@ -208,7 +206,8 @@ class Tuning {
   Result<TuneResult> NobodyIsRight() {
     for (Contender& contender : contenders_) {
       double ms = 0.0;
-      const bool unchecked = !contender.right && !contender.probes.empty() && !WasRejected(contender);
+      const bool unchecked =
+          !contender.right && !contender.probes.empty() && !WasRejected(contender);
       if (unchecked && RunAndCheck(contender, HUGE_VAL, ms)) {
         contender.probes.push_back(ms);
         return Finish(contender, BestProbe(contender), "the only one that is right", {});
@@ -292,7 +291,8 @@ class Tuning {
     return Finish(contenders_[racing[winner]], ms, std::move(why), racing);
   }
 
-  // Position in `racing` of the first that nothing is known against: the default, or the best probe.
+  // Position in `racing` of the first that nothing is known against: the default, or the best
+  // probe.
   size_t FirstRight(const std::vector<size_t>& racing) const {
     for (size_t i = 0; i < racing.size(); ++i) {
       if (contenders_[racing[i]].right) return i;

@@ -152,9 +152,7 @@ def test_a_kernel_that_is_right_at_first_only_is_caught(defect: str) -> None:
 def test_scalars_and_epilogue_are_checked(defect: str, fields: dict[str, float], epilogue: str) -> None:
     problem = make_problem(9, 17, 12, epilogue=getattr(_core.Epilogue, epilogue))
     operands = {**make_operands(problem), **fields}
-    result = tune(
-        kernel("default"), kernel("wrong", 0.5, defect=defect), problem=problem, operands=operands
-    )
+    result = tune(kernel("default"), kernel("wrong", 0.5, defect=defect), problem=problem, operands=operands)
     assert result["winner"].kernel == "default"
     assert "wrong answer" in result["rejected"]["sim0:wrong"]
 
@@ -170,9 +168,7 @@ def test_large_problems_are_checked_everywhere() -> None:
 
 def test_a_wrong_default_is_caught_in_the_last_row_of_the_last_batch_item() -> None:
     problem = make_problem(300, 64, 64, batch=10)
-    result = tune(
-        kernel("default", defect="last_row"), kernel("right"), problem=problem, max_tuning_ms=2
-    )
+    result = tune(kernel("default", defect="last_row"), kernel("right"), problem=problem, max_tuning_ms=2)
     assert "batch item 9, row 299" in result["rejected"]["sim0:default"]
 
 
@@ -233,9 +229,7 @@ def test_right_kernels_are_never_rejected_and_c_is_never_written(
             operands[name][random.integers(operands[name].size)] = special
     if b_kind == "packed":
         items = 1 if share_b or batch == 1 else batch
-        packed = [
-            pack_b(operands["b"][i * problem.stride_b :][: k * n].reshape(k, n)) for i in range(items)
-        ]
+        packed = [pack_b(operands["b"][i * problem.stride_b :][: k * n].reshape(k, n)) for i in range(items)]
         operands["b"] = np.concatenate(packed)
         problem.b_layout, problem.ldb = _core.BLayout.packed, 0
         problem.stride_b = packed[0].size if items > 1 else 0
@@ -359,70 +353,6 @@ def test_time_really_passes() -> None:
     spent_ms = (time.perf_counter() - begin) * 1e3
     assert result["winner"].kernel == "fast"
     assert result["spent_ms"] <= spent_ms
-
-
-# ---- the election, by the hundred ---------------------------------------------------------------
-
-
-def switches(elections: int, times: list[float], noise: float, **fields: Any) -> int:
-    """How often of `elections` the default lost."""
-    budget = fields.pop("budget", 3000.0)
-    count = 0
-    for election in range(elections):
-        kernels = [
-            kernel(f"k{i}", ms, noise=noise, seed=1000 * election + i, **fields) for i, ms in enumerate(times)
-        ]
-        count += tune(*kernels, max_tuning_ms=budget)["winner"].kernel != "k0"
-    return count
-
-
-@pytest.mark.parametrize(("noise", "spikes"), [(0.02, 0.0), (0.1, 0.1), (0.3, 0.0), (0.5, 0.05)])
-def test_equal_kernels_keep_the_default(noise: float, spikes: float) -> None:
-    assert switches(100, [1.0, 1.0], noise, spikes=spikes) <= 1
-
-
-def test_many_equal_kernels_keep_the_default() -> None:
-    assert switches(100, [1.0] * 5, 0.3) <= 1
-
-
-@pytest.mark.parametrize("budget", [10.0, 20.0, 40.0])
-def test_few_rounds_keep_the_default_too(budget: float) -> None:
-    assert switches(100, [1.0, 1.0], 0.2, budget=budget) <= 1
-
-
-@pytest.mark.parametrize(("noise", "spikes"), [(0.02, 0.0), (0.1, 0.1), (0.3, 0.0)])
-def test_a_ten_percent_faster_kernel_is_found(noise: float, spikes: float) -> None:
-    assert switches(100, [1.0, 0.9], noise, spikes=spikes) >= 95
-
-
-def test_a_clear_case_is_found_in_a_few_rounds() -> None:
-    # A large problem: the budget holds about six rounds.
-    assert switches(100, [8.0, 6.0], 0.02, budget=100.0) >= 95
-
-
-def test_slower_kernels_never_win() -> None:
-    assert switches(100, [1.0, 1.03, 1.1], 0.3) == 0
-
-
-def test_the_same_seeds_give_the_same_election() -> None:
-    kernels = kernel("default", noise=0.3, seed=1), kernel("fast", 0.9, noise=0.3, seed=2)
-    first = tune(*kernels)
-    assert all(tune(*kernels)["samples"] == first["samples"] for _ in range(3))
-
-
-def test_chance_of_luck() -> None:
-    random = np.random.default_rng(0)
-    base = np.exp(0.1 * random.standard_normal(200))
-    assert _core.chance_of_luck(0.8 * base, base) < 1e-6
-    assert _core.chance_of_luck(base, 0.8 * base) > 0.999
-    assert _core.chance_of_luck(0.8 * base, base, 0.8) == 1.0  # no difference is left
-    assert _core.chance_of_luck([1.0, 1.0], [2.0, 2.0]) == 1.0
-    assert _core.chance_of_luck([1.0, 1.01, 0.99], [2.0, 2.01, 1.99]) < 1e-3
-    # What it gives for equal kernels is evenly spread: 5 % of them below 0.05.
-    for size in (5, 30):
-        pairs = np.exp(0.3 * random.standard_normal((2000, 2, size)))
-        chances = np.array([_core.chance_of_luck(x, y) for x, y in pairs])
-        assert 0.02 <= np.mean(chances < 0.05) <= 0.08
 
 
 # ---- the libraries of this process ---------------------------------------------------------------

@@ -55,7 +55,7 @@ def make_operands(problem: _core.Problem, seed: int = 0) -> dict[str, FloatArray
 
 def pack_b(b: FloatArray) -> FloatArray:
     """The packed layout of gemm/packed_b.h for a k x n matrix."""
-    k, n = b.shape
+    n = b.shape[1]
     groups = []
     for begin in range(0, n, 64):
         group = b[:, begin : begin + 64]
@@ -75,7 +75,9 @@ _RECORD: dict[str, Any] = {
     "trans_a": False, "trans_b": False, "b_layout": "packed", "b_constant": True,
     "alpha": "1", "beta": "0", "epilogue": "bias_gelu", "precision": "exact",
     "align_a": 4, "align_b": 4, "align_c": 4, "threads": 2,
-    "winner": {"library": "native", "kernel": "avx512:6x64/kc384/rows", "opaque_id": -1, "workspace_bytes": 0},
+    "winner": {
+        "library": "native", "kernel": "avx512:6x64/kc384/rows", "opaque_id": -1, "workspace_bytes": 0,
+    },
     "library_identity": "0.1.0+avx512", "winner_ms": 1.25, "default_ms": 1.5,
     "default_kernel": "native:avx512:8x48/kc256/rows", "error": 0.125, "tried": 5,
     "measured_at": 1_750_000_000,
@@ -85,3 +87,9 @@ _RECORD: dict[str, Any] = {
 def make_record(**fields: Any) -> dict[str, Any]:
     """A valid record; `fields` overrides."""
     return {**copy.deepcopy(_RECORD), **fields}
+
+
+def document(*entries: Any, fingerprint: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    """A results document with one section; `fields` adds to or overrides its members."""
+    section = {"fingerprint": fingerprint or FINGERPRINT, "entries": list(entries)}
+    return {"schema": 1, "producer": "test", "machines": [section], **fields}
