@@ -76,8 +76,7 @@ TunerOptions MakeOptions(const py::kwargs& kwargs) {
     } else if (name == "verify") {
       options.verify = py::cast<bool>(value);
     } else if (name == "scope_all") {
-      options.candidates =
-          py::cast<bool>(value) ? CandidateScope::kAll : CandidateScope::kDefault;
+      options.candidates = py::cast<bool>(value) ? CandidateScope::kAll : CandidateScope::kDefault;
     } else if (name == "max_scratch_bytes") {
       options.max_scratch_bytes = py::cast<size_t>(value);
     } else {
@@ -181,11 +180,11 @@ py::dict TuneSimulated(const Problem& problem, const Array& a, const Array& b, c
 }  // namespace
 
 void BindTuner(py::module_& module) {
-  module.def("tune_simulated", &TuneSimulated, py::arg("problem"), py::arg("a"), py::arg("b"),
-             py::arg("c") = py::none(), py::arg("bias") = py::none(), py::arg("alpha") = 1.0F,
-             py::arg("beta") = 0.0F, py::kw_only(), py::arg("libraries"),
-             py::arg("virtual_time") = true,
-             "Tunes with simulated kernels: a list of kernels (dicts) for each library. For tests.");
+  module.def(
+      "tune_simulated", &TuneSimulated, py::arg("problem"), py::arg("a"), py::arg("b"),
+      py::arg("c") = py::none(), py::arg("bias") = py::none(), py::arg("alpha") = 1.0F,
+      py::arg("beta") = 0.0F, py::kw_only(), py::arg("libraries"), py::arg("virtual_time") = true,
+      "Tunes with simulated kernels: a list of kernels (dicts) for each library. For tests.");
 #ifndef TUNABLEOP_WITHOUT_BACKENDS
   module.def(
       "tune_real",
@@ -198,10 +197,11 @@ void BindTuner(py::module_& module) {
       py::arg("bias") = py::none(), py::arg("alpha") = 1.0F, py::arg("beta") = 0.0F,
       "Tunes with the libraries of this process, on one thread.");
 #endif
-  module.def("chance_of_luck", [](const std::vector<double>& challenger,
-                                  const std::vector<double>& incumbent, double factor) {
-    return ChanceOfLuck(challenger, incumbent, factor);
-  }, py::arg("challenger"), py::arg("incumbent"), py::arg("factor") = 1.0);
+  module.def(
+      "chance_of_luck",
+      [](const std::vector<double>& challenger, const std::vector<double>& incumbent,
+         double factor) { return ChanceOfLuck(challenger, incumbent, factor); },
+      py::arg("challenger"), py::arg("incumbent"), py::arg("factor") = 1.0);
 }
 
 }  // namespace tunableop::bindings

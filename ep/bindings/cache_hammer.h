@@ -11,11 +11,11 @@ struct HammerReport {
   uint64_t finds = 0;
   uint64_t hits = 0;
   uint64_t writes = 0;
-  uint64_t wrong = 0;        // found entries of another problem, or already destroyed: must be 0
-  int64_t live_peak = 0;     // entries that existed at once
-  int64_t live_at_end = 0;   // after the cache was destroyed: must be 0
+  uint64_t wrong = 0;       // found entries of another problem, or already destroyed: must be 0
+  int64_t live_peak = 0;    // entries that existed at once
+  int64_t live_at_end = 0;  // after the cache was destroyed: must be 0
   uint64_t evicted = 0;
-  size_t size = 0;           // before the cache was destroyed
+  size_t size = 0;  // before the cache was destroyed
 };
 
 // `threads` threads, one in four of which writes, for `seconds`, over `distinct` problems.

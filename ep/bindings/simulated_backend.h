@@ -14,15 +14,15 @@ namespace tunableop::bindings {
 
 struct SimulatedKernel {
   std::string name;
-  double ms = 1.0;           // of one call
-  double noise = 0.0;        // sigma of the logarithm: 0.3 is a bad neighbour
-  double spikes = 0.0;       // share of the calls that take ten times as long
-  uint64_t seed = 0;         // of the noise
-  int64_t after = 0;         // calls before a defect or `later_factor` sets in
+  double ms = 1.0;            // of one call
+  double noise = 0.0;         // sigma of the logarithm: 0.3 is a bad neighbour
+  double spikes = 0.0;        // share of the calls that take ten times as long
+  uint64_t seed = 0;          // of the noise
+  int64_t after = 0;          // calls before a defect or `later_factor` sets in
   double later_factor = 1.0;  // of the time, from then on
-  // "", "one_element", "last_row", "last_column", "unwritten", "gap", "past_end", "nan_if_negative",
-  // "error", "ignores_alpha", "ignores_beta", "ignores_bias", "low_precision", "reads_poison",
-  // "unprepared" (Prepare fails).
+  // "", "one_element", "last_row", "last_column", "unwritten", "gap", "past_end",
+  // "nan_if_negative", "error", "ignores_alpha", "ignores_beta", "ignores_bias", "low_precision",
+  // "reads_poison", "unprepared" (Prepare fails).
   std::string defect;
 };
 

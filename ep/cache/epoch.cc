@@ -1,6 +1,8 @@
 #include "cache/epoch.h"
 
+#include <algorithm>
 #include <array>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -99,20 +101,19 @@ uint64_t OldestReader() noexcept {
   return oldest;
 }
 
-// Moves what can be freed out of the list, so that its destructors run without the lock.
+// Moves what can be freed out of the list, so that its destructors run without the lock. May throw,
+// and then has moved nothing.
 std::vector<std::unique_ptr<Retired>> TakeFree(Retirement& retirement) {
   std::vector<std::unique_ptr<Retired>> free;
   if (retirement.items.empty()) return free;
   const uint64_t oldest = OldestReader();
-  std::vector<Item> kept;
-  for (Item& item : retirement.items) {
-    if (item.epoch < oldest) {
-      free.push_back(std::move(item.object));
-    } else {
-      kept.push_back(std::move(item));
-    }
+  const auto is_free = [&](const Item& item) { return item.epoch < oldest; };
+  std::vector<Item>& items = retirement.items;
+  free.reserve(static_cast<size_t>(std::count_if(items.begin(), items.end(), is_free)));
+  for (Item& item : items) {
+    if (is_free(item)) free.push_back(std::move(item.object));
   }
-  retirement.items = std::move(kept);
+  std::erase_if(items, is_free);
   return free;
 }
 
@@ -142,20 +143,26 @@ void Leave() noexcept {
   state.slot->epoch.store(kIdle, std::memory_order_release);
 }
 
-void Retire(std::vector<std::unique_ptr<Retired>> unlinked) {
+void Retire(std::vector<std::unique_ptr<Retired>> unlinked) noexcept {
   std::vector<std::unique_ptr<Retired>> free;
-  {
+  try {
     Retirement& retirement = TheRetirement();
     const std::lock_guard lock(retirement.mutex);
+    if (retirement.items.capacity() < retirement.items.size() + unlinked.size()) {
+      retirement.items.reserve(2 * (retirement.items.size() + unlinked.size()));
+    }
     const uint64_t epoch = current_epoch.fetch_add(1);
     for (std::unique_ptr<Retired>& object : unlinked) {
       retirement.items.push_back({epoch, std::move(object)});
     }
     free = TakeFree(retirement);
+  } catch (...) {
+    // No memory for the list. Readers may be looking: rather leak than free.
+    for (std::unique_ptr<Retired>& object : unlinked) static_cast<void>(object.release());
   }
 }
 
-void Collect() { Retire({}); }
+void Collect() noexcept { Retire({}); }
 
 size_t Pending() {
   Retirement& retirement = TheRetirement();

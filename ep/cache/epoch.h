@@ -13,10 +13,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 namespace tunableop {
@@ -37,11 +36,12 @@ void Leave() noexcept;
 
 // Hands over what no new reader can reach any more: the caller has unlinked it with sequentially
 // consistent stores. Then frees everything that has become free. Thread-safe. Call it with no lock
-// held that a destructor of a Retired may want.
-void Retire(std::vector<std::unique_ptr<Retired>> unlinked);
+// held that a destructor of a Retired may want. Out of memory, it leaks rather than frees too
+// early.
+void Retire(std::vector<std::unique_ptr<Retired>> unlinked) noexcept;
 
 // Frees what has become free. Thread-safe.
-void Collect();
+void Collect() noexcept;
 
 // Retired and not freed yet, in the whole process. For tests.
 size_t Pending();

@@ -40,9 +40,10 @@ Result<LoadReport> LoadFile(const std::filesystem::path& path, const Fingerprint
 // advisory lock on
 // "<path>.lock", so that neither a crash nor a second process loses anything. Entries of other
 // machines and libraries in the file are kept. A file that is damaged, of another schema, or holds
-// entries of this machine that are not valid, is set aside as "<path>.bad" ("<path>.bad.2" ... where
-// that exists) and not lost. A symbolic link stays, and what it points to is replaced. On failure
-// the old file is untouched. kNotFound: no such folder; kIoError: any other refusal, in words.
+// entries of this machine that are not valid, is set aside as "<path>.bad" ("<path>.bad.2" ...
+// where that exists) and not lost. A symbolic link stays, and what it points to is replaced. On
+// failure the old file is untouched. kNotFound: no such folder; kIoError: any other refusal, in
+// words.
 Status SaveFile(const std::filesystem::path& path, std::span<const Record> records,
                 const Fingerprint& here);
 

@@ -1,5 +1,6 @@
 #include "cache/json_tree.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -8,19 +9,36 @@
 
 namespace tunableop {
 
+namespace {
+
+// Whether a number in JSON's notation that is not 0 is at least 1.
+bool IsLarge(std::string_view digits) {
+  const size_t e = std::min(digits.find_first_of("eE"), digits.size());
+  int64_t exponent = 0;
+  if (e < digits.size()) {
+    std::string_view text = digits.substr(e + 1);
+    const bool negative = text.front() == '-';
+    if (negative || text.front() == '+') text.remove_prefix(1);
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), exponent);
+    if (error != std::errc()) return !negative;
+    if (negative) exponent = -exponent;
+  }
+  const auto point = static_cast<int64_t>(std::min(digits.find('.'), e));
+  const auto first = static_cast<int64_t>(std::min(digits.find_first_of("123456789"), e));
+  // The power of ten of the first digit that counts.
+  return (first < point ? point - 1 - first : point - first) + exponent >= 0;
+}
+
+}  // namespace
+
 double JsonTree::number(const Node& node) const {
   if (node.kind == Kind::kInteger) return static_cast<double>(node.integer);
   const std::string_view digits = text(node);
   double value = 0.0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  // Too large, or too small: the sign of the exponent tells which.
-  if (error == std::errc::result_out_of_range) {
-    const size_t exponent = digits.find_first_of("eE");
-    const bool tiny = exponent != std::string_view::npos && exponent + 1 < digits.size() &&
-                      digits[exponent + 1] == '-';
-    return tiny ? 0.0 : std::numeric_limits<double>::infinity();
-  }
-  return value;
+  if (error == std::errc()) return value;
+  value = IsLarge(digits) ? std::numeric_limits<double>::infinity() : 0.0;
+  return digits.front() == '-' ? -value : value;
 }
 
 std::string JsonTree::Print(const Node& node, size_t limit) const {

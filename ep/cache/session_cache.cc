@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
+#include <iterator>
 #include <mutex>
 #include <utility>
 
@@ -20,7 +22,9 @@ struct Node final : Retired {
   const std::shared_ptr<const Entry> entry;
   // Found since the CLOCK hand last came by. Written only when it changes, so that a hot entry's
   // cache line stays shared between the cores that read it.
-  mutable std::atomic<uint8_t> used{1};
+  // A new entry has to earn its mark: a sweep of problems seen once pushes out itself and not what
+  // is in use.
+  mutable std::atomic<uint8_t> used{0};
 };
 
 // Open addressing with linear probing. A slot that was ever filled never becomes empty again, only
@@ -33,6 +37,17 @@ struct Table final : Retired {
   const size_t mask;
   std::vector<std::atomic<const Node*>> slots;
 };
+
+// Compares bytes (a Problem has no padding) without a branch for each field.
+inline bool Same(const Problem& a, const Problem& b) noexcept {
+  uint64_t x[sizeof(Problem) / sizeof(uint64_t)];
+  uint64_t y[sizeof(Problem) / sizeof(uint64_t)];
+  std::memcpy(x, &a, sizeof(Problem));
+  std::memcpy(y, &b, sizeof(Problem));
+  uint64_t difference = 0;
+  for (size_t i = 0; i < std::size(x); ++i) difference |= x[i] ^ y[i];
+  return difference == 0;
+}
 
 const Node* Removed() noexcept {
   static const Node removed(0, nullptr);
@@ -68,7 +83,7 @@ struct SessionCache::Impl {
     for (size_t i = hash & t.mask;; i = (i + 1) & t.mask) {
       const Node* node = t.slots[i].load();
       if (node == nullptr) return nullptr;
-      if (node->hash == hash && node != removed && node->entry->record.problem == problem) {
+      if (node->hash == hash && node != removed && Same(node->entry->record.problem, problem)) {
         return node;
       }
     }
@@ -81,7 +96,7 @@ struct SessionCache::Impl {
     for (size_t i = hash & t.mask;; i = (i + 1) & t.mask) {
       const Node* node = t.slots[i].load();
       if (node == nullptr) return nullptr;
-      if (node != removed && node->hash == hash && node->entry->record.problem == problem) {
+      if (node != removed && node->hash == hash && Same(node->entry->record.problem, problem)) {
         return &t.slots[i];
       }
     }
@@ -174,8 +189,10 @@ void SessionCache::Put(std::shared_ptr<const Entry> entry) {
   {
     const std::lock_guard lock(impl_->mutex);
     if (std::atomic<const Node*>* slot = impl_->Locate(hash, problem)) {
-      unlinked.push_back(Impl::Own(slot->load()));
+      const Node* old = slot->load();
+      node->used.store(old->used.load(std::memory_order_relaxed), std::memory_order_relaxed);
       slot->store(node.release());
+      unlinked.push_back(Impl::Own(old));
     } else {
       if (impl_->size.load() >= impl_->capacity) impl_->EvictOne(unlinked);
       impl_->EnsureRoom(unlinked);

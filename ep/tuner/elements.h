@@ -19,8 +19,8 @@ void LoadRowOfA(const Problem& problem, const Operands& operands, int64_t batch,
 void LoadPanelOfB(const Problem& problem, const Operands& operands, int64_t batch, int64_t k0,
                   int64_t k1, int64_t j0, int64_t j1, double* out) noexcept;
 
-// Sum of the squares of op(A[batch])[row, :]. With skip > 1: an estimate from every skip-th piece of
-// 64 elements, times 4.
+// Sum of the squares of op(A[batch])[row, :]. With skip > 1: an estimate from every skip-th piece
+// of 64 elements, times 4.
 double SumOfSquaresOfA(const Problem& problem, const Operands& operands, int64_t batch, int64_t row,
                        int64_t skip) noexcept;
 

@@ -212,8 +212,8 @@ class Race {
     const std::vector<size_t> lanes = ByMedian();
     for (const size_t i : lanes) {
       // The incumbent, sped up by min_gain, against the lane.
-      const double luck = ChanceOfLuck(lanes_[incumbent_].ms, lanes_[i].ms,
-                                       1.0 / (1.0 - options_.min_gain));
+      const double luck =
+          ChanceOfLuck(lanes_[incumbent_].ms, lanes_[i].ms, 1.0 / (1.0 - options_.min_gain));
       if (luck <= kLuckOfDropping) Leave(i);
     }
   }
@@ -230,7 +230,8 @@ class Race {
       return {winner, Percent(1.0 - Median(lanes_[winner].ms) / base) + " faster than the default"};
     }
     if (lanes.empty()) {
-      return {incumbent_, "the default: no candidate can be " + Percent(options_.min_gain) + " faster"};
+      return {incumbent_,
+              "the default: no candidate can be " + Percent(options_.min_gain) + " faster"};
     }
     const Lane& best = lanes_[lanes.front()];
     const double gain = 1.0 - Median(best.ms) / base;

@@ -31,7 +31,7 @@ namespace tunableop {
 
 struct Lane {
   std::function<Status()> call;
-  double probe_ms = 0.0;   // the best time seen before the race; decides how many calls a sample has
+  double probe_ms = 0.0;  // the best time seen before the race; decides how many calls a sample has
   std::vector<double> ms;  // the race's samples, one for each round that the lane ran in
   bool racing = true;
   Status failure;  // of a call during the race: the lane is out
@@ -52,8 +52,8 @@ struct Election {
   std::string why;          // one line for a person
 };
 
-// Runs rounds until it is settled who wins. `incumbent` may be kNoLane: then the lowest median wins,
-// and 24 rounds are enough. Lanes that are not racing are left out.
+// Runs rounds until it is settled who wins. `incumbent` may be kNoLane: then the lowest median
+// wins, and 24 rounds are enough. Lanes that are not racing are left out.
 Election RunRace(std::span<Lane> lanes, size_t incumbent, const RaceOptions& options,
                  const NowFn& now);
 

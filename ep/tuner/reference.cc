@@ -73,8 +73,8 @@ Reference::Reference(const Problem& problem, const Operands& operands, Executor&
   for (size_t line = 0; line < lines_.size(); ++line) {
     LoadRowOfA(problem_, operands, lines_[line].batch, lines_[line].row,
                work.a.data() + line * static_cast<size_t>(problem_.k));
-    const bool same_b = line != 0 && (problem_.stride_b == 0 ||
-                                      lines_[line].batch == lines_[line - 1].batch);
+    const bool same_b =
+        line != 0 && (problem_.stride_b == 0 || lines_[line].batch == lines_[line - 1].batch);
     if (same_b) {
       work.lines.back().end = line + 1;
     } else {
@@ -178,8 +178,8 @@ void Reference::Finish(const Operands& operands) noexcept {
       const bool any = tolerance_.Of(0.0, allowed_[at]) == HUGE_VAL ||
                        (alpha == 0.0 && !std::isfinite(allowed_[at]));
       if (beta != 0.0) {
-        const int64_t index = lines_[line].batch * p.stride_c + lines_[line].row * p.ldc +
-                              columns_[j];
+        const int64_t index =
+            lines_[line].batch * p.stride_c + lines_[line].row * p.ldc + columns_[j];
         const double c = beta * LoadElement(operands.c, p.c_type, index);
         value += c;
         magnitude += std::abs(c);
@@ -204,7 +204,10 @@ Reference::Outcome Reference::Compare(const void* c) const noexcept {
       const double got = LoadElement(c, problem_.c_type, row + columns_[j]);
       const double error = tolerance_.Error(expected_[at], allowed_[at], got);
       if (error > worst.error) {
-        worst = {error, {lines_[line].batch, lines_[line].row, columns_[j]}, got, expected_[at],
+        worst = {error,
+                 {lines_[line].batch, lines_[line].row, columns_[j]},
+                 got,
+                 expected_[at],
                  allowed_[at]};
       }
     }
@@ -234,8 +237,8 @@ Reference::Norms Reference::ComputeNorms(const Problem& problem, const Operands&
                             static_cast<double>(problem.k);
   const auto skip = static_cast<int64_t>(std::max(1.0, std::ceil(elements / budget)));
   const auto skip_a = static_cast<int64_t>(std::max(1.0, std::ceil(a_elements / budget)));
-  Job job{&problem, &operands, &norms, skip, skip_a,
-          (problem.n + kPanelColumns - 1) / kPanelColumns};
+  Job job{&problem, &operands, &norms,
+          skip,     skip_a,    (problem.n + kPanelColumns - 1) / kPanelColumns};
   executor.ParallelFor(
       static_cast<size_t>(b_items * job.blocks),
       [](void* context, size_t index) {

@@ -48,9 +48,8 @@ Result<Scratch> Scratch::Create(const Problem& problem, size_t max_bytes) {
   }
   const __int128 bytes = extent * size + 2 * kMarginBytes + 64;
   if (bytes > static_cast<__int128>(max_bytes)) {
-    return Status(StatusCode::kOutOfMemory,
-                  "a copy of C takes more than the ceiling of " + std::to_string(max_bytes) +
-                      " bytes");
+    return Status(StatusCode::kOutOfMemory, "a copy of C takes more than the ceiling of " +
+                                                std::to_string(max_bytes) + " bytes");
   }
   scratch.bytes_ = static_cast<size_t>(bytes);
   scratch.memory_.reset(::operator new(scratch.bytes_, kAlignment, std::nothrow));
@@ -81,8 +80,9 @@ void Scratch::ForEachRow(Function function) const noexcept {
 }
 
 void Scratch::Poison(void* to, int64_t elements) const noexcept {
-  WithPoison(problem_.c_type,
-             [&](auto poison) { std::fill_n(static_cast<decltype(poison)*>(to), elements, poison); });
+  WithPoison(problem_.c_type, [&](auto poison) {
+    std::fill_n(static_cast<decltype(poison)*>(to), elements, poison);
+  });
 }
 
 void Scratch::PoisonC() noexcept {

@@ -5,15 +5,16 @@
 //   |got - exact| <= 2 u (sqrt(k) + k / 8 + 8) S  +  2 r S  +  v |exact|  +  (k + 4) * smallest
 //
 // - Rounding errors of a sum of k products grow as sqrt(k) u S when they are independent (Higham
-//   and Mary, "A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41(5),
-//   2019), but all point the same way when the operands are constant: adding the same number again
-//   and again in order reaches 0.16 k u S, hence 2 * k / 8. The worst case, k u S, is left out: it
-//   would hide a kernel that computes with fewer bits than it should.
+//   and Mary, "A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput.
+//   41(5), 2019), but all point the same way when the operands are constant: adding the same number
+//   again and again in order reaches 0.16 k u S, hence 2 * k / 8. The worst case, k u S, is left
+//   out: it would hide a kernel that computes with fewer bits than it should.
 // - r is what the precision mode rounds operands to: 0 (exact), 2^-8 (bf16), 2^-10 (tf32, whose
 //   hardware may truncate).
 // - v: the rounding to C's type, two units of it.
 // - The last term is for kernels that flush subnormal products to zero.
-// - relu passes an error on, gelu magnifies it by 1.13 at most (its steepest slope) and adds that of
+// - relu passes an error on, gelu magnifies it by 1.13 at most (its steepest slope) and adds that
+// of
 //   its own erf, 16 u |x|.
 //
 // A sum whose partial sums may exceed the accumulator's range depends on the order of summing:

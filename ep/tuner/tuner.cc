@@ -16,9 +16,10 @@ namespace tunableop {
 namespace {
 
 constexpr double kProbeLimit = 1.5;        // times the default's: slower ones do not race
-constexpr int kProbes = 4;                // noise may spoil some of them
-constexpr double kHopeless = 3.0;          // times the default's, in the first call already
+constexpr double kHopeless = 3.0;          // times the default's: not even checked
+constexpr int kMostProbes = 4;             // noise may spoil some of them
 constexpr double kWarmUpShare = 0.02;      // of the budget, for the untimed calls of one candidate
+constexpr double kProbeShare = 0.04;       // of the budget, for its probes
 constexpr double kMostOfBudget = 1.0 / 3;  // a default that takes more is not raced against
 constexpr size_t kMostLanes = 8;           // that race; of more, those with the best probes
 constexpr double kMultiplicationsPerMs = 1e5;  // for the reference, of each ms of the budget: 10 %
@@ -47,8 +48,8 @@ class Tuning {
         options_(options),
         now_(options.now ? options.now : NowFn(&SteadyNow)),
         start_(now_()),
-        deadline_(start_ + static_cast<int64_t>(std::clamp(options.max_tuning_ms, 0.0, 1e9) * 1e6)) {
-  }
+        deadline_(start_ +
+                  static_cast<int64_t>(std::clamp(options.max_tuning_ms, 0.0, 1e9) * 1e6)) {}
 
   Result<TuneResult> Run(std::span<const std::shared_ptr<const Backend>> backends) {
     TUNABLEOP_RETURN_IF_ERROR(Gather(backends));
@@ -110,18 +111,18 @@ class Tuning {
     return status;
   }
 
-  // Runs once and checks the answer. `give_up_ms`: a first call slower than that is not checked
-  // (the contender is not `right` then). False: rejected.
+  // Runs and checks the answer. `give_up_ms`: slower calls are not checked (the contender is not
+  // `right` then). A cheap one may try again: the first call of a kernel is slow for many reasons.
+  // False: rejected.
   bool RunAndCheck(Contender& contender, double give_up_ms, double& ms) {
-    if (options_.verify) verifier_->Prepare(*scratch_);
-    if (Status status = TimeCall(contender, ms); !status.ok()) {
-      Reject(contender.candidate, "returned an error: " + std::string(status.message()));
-      return false;
+    for (int left = 3; left > 0; --left) {
+      if (options_.verify) verifier_->Prepare(*scratch_);
+      if (!Call(contender, ms)) return false;
+      if (ms <= give_up_ms || ms > kWarmUpShare * options_.max_tuning_ms || OutOfTime()) break;
     }
     if (ms > give_up_ms) return true;
     if (options_.verify) {
-      const Verifier::Verdict verdict =
-          verifier_->Check(*scratch_, contender.candidate.FullName());
+      const Verifier::Verdict verdict = verifier_->Check(*scratch_, contender.candidate.FullName());
       contender.error = std::max(contender.error, verdict.error);
       if (!verdict.right) {
         contender.right = false;
@@ -133,11 +134,10 @@ class Tuning {
     return true;
   }
 
-  // Warms up and measures a first figure, in two probes or more, until one is as good as
-  // `enough_ms`. False: rejected.
+  // Warms up and measures a first figure: in two probes, or up to four until one is as good as
+  // `enough_ms`; fewer of a long call, of which the first says enough. False: rejected.
   bool Probe(Contender& contender, double first_ms, double enough_ms) {
-    const double affordable =
-        kWarmUpShare * options_.max_tuning_ms / std::max(first_ms, 1e-6);
+    const double affordable = kWarmUpShare * options_.max_tuning_ms / std::max(first_ms, 1e-6);
     const int warm_up = std::min(options_.warmup_iter, static_cast<int>(std::min(affordable, 1e6)));
     double best = first_ms;
     for (int i = 0; i < warm_up && !OutOfTime(); ++i) {
@@ -145,7 +145,9 @@ class Tuning {
       if (!Call(contender, ms)) return false;
       best = std::min(best, ms);
     }
-    for (int i = 0; i < kProbes && !OutOfTime(); ++i) {
+    const double probes = kProbeShare * options_.max_tuning_ms / std::max(first_ms, 1e-6);
+    const int most = static_cast<int>(std::min<double>(probes, kMostProbes));
+    for (int i = 0; i < most && !OutOfTime(); ++i) {
       double total = 0.0;
       int done = 0;
       for (const int calls = CallsPerSample(best); done < calls && !OutOfTime(); ++done) {
@@ -204,7 +206,8 @@ class Tuning {
   Result<TuneResult> NobodyIsRight() {
     for (Contender& contender : contenders_) {
       double ms = 0.0;
-      const bool unchecked = !contender.right && !contender.probes.empty() && !WasRejected(contender);
+      const bool unchecked =
+          !contender.right && !contender.probes.empty() && !WasRejected(contender);
       if (unchecked && RunAndCheck(contender, HUGE_VAL, ms)) {
         contender.probes.push_back(ms);
         return Finish(contender, BestProbe(contender), "the only one that is right", {});
@@ -288,7 +291,8 @@ class Tuning {
     return Finish(contenders_[racing[winner]], ms, std::move(why), racing);
   }
 
-  // Position in `racing` of the first that nothing is known against: the default, or the best probe.
+  // Position in `racing` of the first that nothing is known against: the default, or the best
+  // probe.
   size_t FirstRight(const std::vector<size_t>& racing) const {
     for (size_t i = 0; i < racing.size(); ++i) {
       if (contenders_[racing[i]].right) return i;

@@ -25,13 +25,12 @@ struct TunerOptions {
   double max_tuning_ms = 100.0;  // wall clock for one problem, overrun by at most one call
   bool verify = true;
   CandidateScope candidates = CandidateScope::kDefault;
-  size_t max_scratch_bytes = size_t{256}
-                             << 20;  // ceiling for the copies of C that measuring makes
-  NowFn now;                         // empty: the steady clock. For tests.
+  size_t max_scratch_bytes = size_t{256} << 20;  // ceiling for the copies of C that measuring makes
+  NowFn now;                                     // empty: the steady clock. For tests.
 };
 
-// Why a candidate may not win: it could not be prepared, returned an error, or was wrong. Being slow
-// is no reason to be here.
+// Why a candidate may not win: it could not be prepared, returned an error, or was wrong. Being
+// slow is no reason to be here.
 struct Rejection {
   Candidate candidate;
   std::string reason;  // "wrong answer: row 3, column 7: got 1.5, expected 1.25 (tolerance 1e-6)"

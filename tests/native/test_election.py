@@ -1,0 +1,82 @@
+"""The election: equal kernels keep the default, faster ones are found, by the hundred and repeatably."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnxruntime_ep_tunableop import _core
+from tuning_helpers import make_operands, make_problem
+
+SMALL = make_problem(6, 20, 10)
+
+
+def tune(*kernels: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """Tunes with simulated kernels (the first is the default) on a virtual clock."""
+    return _core.tune_simulated(SMALL, **make_operands(SMALL), libraries=[list(kernels)], **options)
+
+
+def kernel(name: str, ms: float = 1.0, **fields: Any) -> dict[str, Any]:
+    return {"name": name, "ms": ms, **fields}
+
+
+def switches(elections: int, times: list[float], noise: float, **fields: Any) -> int:
+    """How often of `elections` the default lost."""
+    budget = fields.pop("budget", 3000.0)
+    count = 0
+    for election in range(elections):
+        kernels = [
+            kernel(f"k{i}", ms, noise=noise, seed=1000 * election + i, **fields) for i, ms in enumerate(times)
+        ]
+        count += tune(*kernels, max_tuning_ms=budget)["winner"].kernel != "k0"
+    return count
+
+
+@pytest.mark.parametrize(("noise", "spikes"), [(0.02, 0.0), (0.1, 0.1), (0.3, 0.0), (0.5, 0.05)])
+def test_equal_kernels_keep_the_default(noise: float, spikes: float) -> None:
+    assert switches(100, [1.0, 1.0], noise, spikes=spikes) <= 1
+
+
+def test_many_equal_kernels_keep_the_default() -> None:
+    assert switches(100, [1.0] * 5, 0.3) <= 1
+
+
+@pytest.mark.parametrize("budget", [10.0, 20.0, 40.0])
+def test_few_rounds_keep_the_default_too(budget: float) -> None:
+    assert switches(100, [1.0, 1.0], 0.2, budget=budget) <= 1
+
+
+@pytest.mark.parametrize(("noise", "spikes"), [(0.02, 0.0), (0.1, 0.1), (0.3, 0.0)])
+def test_a_ten_percent_faster_kernel_is_found(noise: float, spikes: float) -> None:
+    assert switches(100, [1.0, 0.9], noise, spikes=spikes) >= 95
+
+
+def test_a_clear_case_is_found_in_a_few_rounds() -> None:
+    # A large problem: the budget holds about six rounds.
+    assert switches(100, [8.0, 6.0], 0.02, budget=100.0) >= 95
+
+
+def test_slower_kernels_never_win() -> None:
+    assert switches(100, [1.0, 1.03, 1.1], 0.3) == 0
+
+
+def test_the_same_seeds_give_the_same_election() -> None:
+    kernels = kernel("default", noise=0.3, seed=1), kernel("fast", 0.9, noise=0.3, seed=2)
+    first = tune(*kernels)
+    assert all(tune(*kernels)["samples"] == first["samples"] for _ in range(3))
+
+
+def test_chance_of_luck() -> None:
+    random = np.random.default_rng(0)
+    base = np.exp(0.1 * random.standard_normal(200))
+    assert _core.chance_of_luck(0.8 * base, base) < 1e-6
+    assert _core.chance_of_luck(base, 0.8 * base) > 0.999
+    assert _core.chance_of_luck(0.8 * base, base, 0.8) == 1.0  # no difference is left
+    assert _core.chance_of_luck([1.0, 1.0], [2.0, 2.0]) == 1.0
+    assert _core.chance_of_luck([1.0, 1.01, 0.99], [2.0, 2.01, 1.99]) < 1e-3
+    # What it gives for equal kernels is evenly spread: 5 % of them below 0.05.
+    for size in (5, 30):
+        pairs = np.exp(0.3 * random.standard_normal((2000, 2, size)))
+        chances = np.array([_core.chance_of_luck(x, y) for x, y in pairs])
+        assert 0.02 <= np.mean(chances < 0.05) <= 0.08
