@@ -38,7 +38,8 @@ def sources(*suffixes: str) -> list[Path]:
 
 def check_format(files: list[Path]) -> bool:
     """Whether clang-format would leave every file as it is."""
-    return subprocess.run([BIN / "clang-format", "--dry-run", "--Werror", *files], check=False).returncode == 0
+    command = [str(BIN / "clang-format"), "--dry-run", "--Werror", *map(str, files)]
+    return subprocess.run(command, check=False).returncode == 0
 
 
 def check_rooms(files: list[Path]) -> bool:
@@ -60,11 +61,11 @@ def compile_database() -> Path:
     pybind = subprocess.run(
         [sys.executable, "-m", "pybind11", "--cmakedir"], check=True, capture_output=True, text=True
     ).stdout.strip()
-    configure = [BIN / "cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={BIN / 'ninja'}"]
-    configure += [f"-DPython_EXECUTABLE={sys.executable}", f"-Dpybind11_DIR={pybind}"]
-    configure += ["-DSKBUILD_PROJECT_VERSION=0"]
+    configure = [str(BIN / "cmake"), "-S", str(ROOT), "-B", str(folder), "-G", "Ninja"]
+    configure += [f"-DCMAKE_MAKE_PROGRAM={BIN / 'ninja'}", f"-DPython_EXECUTABLE={sys.executable}"]
+    configure += [f"-Dpybind11_DIR={pybind}", "-DSKBUILD_PROJECT_VERSION=0"]
     subprocess.run(configure, check=True, stdout=subprocess.DEVNULL)
-    target = [BIN / "cmake", "--build", folder, "--target", "tunableop_abi_headers"]
+    target = [str(BIN / "cmake"), "--build", str(folder), "--target", "tunableop_abi_headers"]
     subprocess.run(target, check=True, stdout=subprocess.DEVNULL)
     return folder
 
@@ -74,7 +75,7 @@ def check_tidy(files: list[Path]) -> bool:
     database = compile_database()
 
     def tidy(path: Path) -> tuple[Path, int, str]:
-        command = [BIN / "clang-tidy", "--quiet", "-p", database, path]
+        command = [str(BIN / "clang-tidy"), "--quiet", "-p", str(database), str(path)]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         return path, done.returncode, done.stdout
 
@@ -89,7 +90,9 @@ def check_tidy(files: list[Path]) -> bool:
 
 def main() -> int:
     """Command line; 0 when everything is clean."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--no-tidy", action="store_true", help="only formatting and rooms")
     args = parser.parse_args()
     good = check_format(sources(".h", ".cc", ".inc"))

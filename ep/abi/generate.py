@@ -2,9 +2,9 @@
 
     python3 generate.py ort.json --header ort_c_api.h [--check ort_c_api_check.cc]
 
-The header declares what the project uses, each function at its slot, with the gaps filled, and asserts its own
-offsets. The check is a translation unit for builds that have the official headers: it includes those and asserts
-that every slot and enum value in ort.json is where and what they say.
+The header declares what the project uses, each function at its slot, with the gaps filled, and asserts its
+own offsets. The check is a translation unit for builds that have the official headers: it includes those and
+asserts that every slot and enum value in ort.json is where and what they say.
 """
 
 from __future__ import annotations
@@ -87,7 +87,11 @@ def make_header(facts: dict[str, Any]) -> str:
     for name, entries in tables.items():
         out += struct_lines(name, entries, facts["sizes"][name]["sizeof"])
         out.append("")
-    out += ['}  // extern "C"', "", "// The first minor version 1.x that has a function newer than 1.24, the floor."]
+    out += [
+        '}  // extern "C"',
+        "",
+        "// The first minor version 1.x that has a function newer than 1.24, the floor.",
+    ]
     out += ["namespace ort_since {"]
     for name, entries in tables.items():
         for entry in entries:
@@ -110,14 +114,17 @@ def make_check(facts: dict[str, Any]) -> str:
             out.append("#endif")
     for name, values in facts["enums"].items():
         out += [f"// {name}"] + [
-            f'static_assert(static_cast<int>({key}) == {value}, "ort.json is wrong");' for key, value in values.items()
+            f'static_assert(static_cast<int>({key}) == {value}, "ort.json is wrong");'
+            for key, value in values.items()
         ]
     return "\n".join(out) + "\n"
 
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("facts", type=Path)
     parser.add_argument("--header", type=Path, required=True)
     parser.add_argument("--check", type=Path)

@@ -1,6 +1,5 @@
 #include "bindings/simulated_backend.h"
 
-#include <bit>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -44,9 +43,10 @@ int64_t RealNow() {
       .count();
 }
 
-// Keeps the upper 8 bits of the fraction and exponent, as bf16 does.
-float Truncate(float value) {
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & 0xFFFF0000U);
+// Rounds to the 8 significant bits that bf16 has (Dekker's splitting).
+float Round(float value) {
+  const float scaled = value * 65537.0F;
+  return scaled - (scaled - value);
 }
 
 float Activate(Epilogue epilogue, float x) {
@@ -111,8 +111,8 @@ class SimulatedPlan final : public Plan {
             x = std::numeric_limits<float>::quiet_NaN();
           }
           if (defect == "low_precision") {
-            x = Truncate(x);
-            y = Truncate(y);
+            x = Round(x);
+            y = Round(y);
           }
           sum += x * y;
         }

@@ -65,7 +65,8 @@ Status SaveFile(const std::filesystem::path& path, std::span<const Record> recor
     if (content.ok()) {
       document = ReadDocument(content.value(), file, here);
       // An empty file is what a temporary-file interface hands out: nothing to set aside.
-      if (!document.unusable.empty() && !content.value().empty()) set_aside = FreeBadName(file);
+      const bool damaged = !document.unusable.empty() && !content.value().empty();
+      if (damaged || document.lossy) set_aside = FreeBadName(file);
     } else if (content.status().code() != StatusCode::kNotFound) {
       return content.TakeStatus();
     }

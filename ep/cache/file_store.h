@@ -32,14 +32,17 @@ LoadReport ParseResults(std::string_view json, std::string_view origin, const Fi
 std::string FormatResults(std::span<const Record> records, const Fingerprint& here);
 
 // kNotFound when there is no such file (a first start: normal); any other trouble is in `problems`.
+// Takes no lock: files are only ever replaced whole.
 Result<LoadReport> LoadFile(const std::filesystem::path& path, const Fingerprint& here);
 
 // Merges `records` into what the file holds now (the newer measurement of a problem wins) and
 // replaces the file atomically (temporary file in the same folder, fsync, rename), under an
 // advisory lock on
 // "<path>.lock", so that neither a crash nor a second process loses anything. Entries of other
-// machines and libraries in the file are kept. A damaged file is set aside as "<path>.bad" and not
-// lost.
+// machines and libraries in the file are kept. A file that is damaged, of another schema, or holds
+// entries of this machine that are not valid, is set aside as "<path>.bad" ("<path>.bad.2" ... where
+// that exists) and not lost. A symbolic link stays, and what it points to is replaced. On failure
+// the old file is untouched. kNotFound: no such folder; kIoError: any other refusal, in words.
 Status SaveFile(const std::filesystem::path& path, std::span<const Record> records,
                 const Fingerprint& here);
 

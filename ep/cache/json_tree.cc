@@ -3,130 +3,24 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include <limits>
+#include <system_error>
 
 namespace tunableop {
 
-// Receives the events of nlohmann's parser.
-class TreeBuilder {
- public:
-  explicit TreeBuilder(JsonTree& tree) : tree_(tree) {}
-
-  bool null() { return Add(JsonTree::Kind::kNull) != nullptr; }
-  bool boolean(bool value) {
-    Add(JsonTree::Kind::kBool)->integer = value ? 1 : 0;
-    return true;
+double JsonTree::number(const Node& node) const {
+  if (node.kind == Kind::kInteger) return static_cast<double>(node.integer);
+  const std::string_view digits = text(node);
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  // Too large, or too small: the sign of the exponent tells which.
+  if (error == std::errc::result_out_of_range) {
+    const size_t exponent = digits.find_first_of("eE");
+    const bool tiny = exponent != std::string_view::npos && exponent + 1 < digits.size() &&
+                      digits[exponent + 1] == '-';
+    return tiny ? 0.0 : std::numeric_limits<double>::infinity();
   }
-  bool number_integer(int64_t value) {
-    Add(JsonTree::Kind::kInteger)->integer = value;
-    return true;
-  }
-  bool number_unsigned(uint64_t value) {
-    if (value <= static_cast<uint64_t>(INT64_MAX)) {
-      return number_integer(static_cast<int64_t>(value));
-    }
-    Add(JsonTree::Kind::kNumber)->number = static_cast<double>(value);
-    return true;
-  }
-  bool number_float(double value, const std::string& /*text*/) {
-    Add(JsonTree::Kind::kNumber)->number = value;
-    return true;
-  }
-  bool string(std::string& value) {
-    const auto begin = static_cast<uint32_t>(tree_.texts_.size());
-    tree_.texts_ += value;
-    JsonTree::Node* node = Add(JsonTree::Kind::kString);
-    node->text.begin = begin;
-    node->text.size = static_cast<uint32_t>(value.size());
-    return true;
-  }
-  bool binary(std::vector<uint8_t>& /*value*/) { return false; }
-  bool start_object(size_t /*size*/) { return Open(JsonTree::Kind::kObject); }
-  bool start_array(size_t /*size*/) { return Open(JsonTree::Kind::kArray); }
-  bool end_object() { return Close(); }
-  bool end_array() { return Close(); }
-  bool key(std::string& name) {
-    key_begin_ = static_cast<uint32_t>(tree_.texts_.size());
-    key_size_ = static_cast<uint32_t>(name.size());
-    tree_.texts_ += name;
-    return true;
-  }
-  bool parse_error(size_t position, const std::string& /*token*/,
-                   const nlohmann::detail::exception& error) {
-    // "[json.exception.parse_error.101] parse error at line 1, column 5: ..." -> what follows "] ".
-    std::string_view what = error.what();
-    const size_t bracket = what.find("] ");
-    if (bracket != std::string_view::npos) what.remove_prefix(bracket + 2);
-    error_ = std::string(what) + " (byte " + std::to_string(position) + ")";
-    return false;
-  }
-
-  const std::string& error() const { return error_; }
-
- private:
-  struct Level {
-    JsonTree::Index parent;
-    JsonTree::Index last_child;
-  };
-
-  JsonTree::Node* Add(JsonTree::Kind kind) {
-    const auto index = static_cast<JsonTree::Index>(tree_.nodes_.size());
-    JsonTree::Node& node = tree_.nodes_.emplace_back();
-    node.kind = kind;
-    node.key_begin = key_begin_;
-    node.key_size = key_size_;
-    key_size_ = 0;
-    if (depth_ > 0) {
-      Level& level = levels_[depth_ - 1];
-      if (level.last_child == JsonTree::kNone) {
-        tree_.nodes_[level.parent].first_child = index;
-      } else {
-        tree_.nodes_[level.last_child].next = index;
-      }
-      level.last_child = index;
-    }
-    return &node;
-  }
-  bool Open(JsonTree::Kind kind) {
-    if (depth_ == levels_.size()) {
-      error_ = "nested more than " + std::to_string(JsonTree::kMaxDepth) + " levels deep";
-      return false;
-    }
-    Add(kind);
-    levels_[depth_++] = {static_cast<JsonTree::Index>(tree_.nodes_.size() - 1), JsonTree::kNone};
-    return true;
-  }
-  bool Close() {
-    --depth_;
-    return true;
-  }
-
-  JsonTree& tree_;
-  std::array<Level, JsonTree::kMaxDepth> levels_{};
-  size_t depth_ = 0;
-  uint32_t key_begin_ = 0;
-  uint32_t key_size_ = 0;
-  std::string error_;
-};
-
-Result<JsonTree> JsonTree::Parse(std::string_view text) {
-  if (text.size() >= UINT32_MAX) return Status(StatusCode::kDataLoss, "larger than 4 GB");
-  JsonTree tree;
-  tree.nodes_.reserve(text.size() / 16 + 1);
-  tree.texts_.reserve(text.size() / 2);
-  TreeBuilder builder(tree);
-  if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) {
-    return Status(StatusCode::kDataLoss, builder.error());
-  }
-  return tree;
-}
-
-const JsonTree::Node* JsonTree::Member(const Node& object, std::string_view name) const {
-  const Node* found = nullptr;
-  for (Index i = object.first_child; i != kNone; i = nodes_[i].next) {
-    if (key(nodes_[i]) == name) found = &nodes_[i];
-  }
-  return found;
+  return value;
 }
 
 std::string JsonTree::Print(const Node& node, size_t limit) const {
@@ -153,7 +47,7 @@ void JsonTree::PrintTo(const Node& node, size_t limit, std::string& out) const {
       out += std::to_string(node.integer);
       return;
     case Kind::kNumber:
-      AppendJsonNumber(node.number, out);
+      out += text(node);
       return;
     case Kind::kString:
       AppendJsonString(text(node), out);
@@ -175,10 +69,7 @@ void JsonTree::PrintTo(const Node& node, size_t limit, std::string& out) const {
   out += node.kind == Kind::kArray ? ']' : '}';
 }
 
-namespace {
-
-// Bytes of the UTF-8 character at the start of `text` (RFC 3629: no surrogates, nothing overlong),
-// or 0 when there is none.
+// RFC 3629: no surrogates, nothing overlong.
 size_t Utf8Length(std::string_view text) {
   const auto at = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : 0U; };
   const auto tail = [&](size_t i) { return (at(i) & 0xC0U) == 0x80U; };
@@ -195,8 +86,6 @@ size_t Utf8Length(std::string_view text) {
   }
   return 0;
 }
-
-}  // namespace
 
 void AppendJsonString(std::string_view text, std::string& out) {
   constexpr std::string_view kHex = "0123456789abcdef";

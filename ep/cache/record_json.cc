@@ -73,12 +73,9 @@ bool ReadScalar(const JsonTree& tree, const JsonTree::Node& node, const Field<T>
     }
     field.set(value, node.integer);
   } else if (field.number != nullptr) {
-    const double number =
-        node.kind == Kind::kInteger ? static_cast<double>(node.integer) : node.number;
-    if ((node.kind != Kind::kInteger && node.kind != Kind::kNumber) || !std::isfinite(number) ||
-        number < 0) {
-      return false;
-    }
+    if (node.kind != Kind::kInteger && node.kind != Kind::kNumber) return false;
+    const double number = tree.number(node);
+    if (!std::isfinite(number) || number < 0.0) return false;
     value.*field.number = number;
   } else {
     if (node.kind != Kind::kString) return false;

@@ -130,6 +130,7 @@ class Reader {
       if (ReadRecord(tree_, tree_.at(i), record, problem)) {
         merger_.Add(std::move(record));
       } else {
+        document_.lossy = true;
         document_.problems.push_back(std::string(origin_) + ": " + path + ".entries[" +
                                      std::to_string(index) + "]" + problem + "; entry ignored");
       }

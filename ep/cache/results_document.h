@@ -15,6 +15,8 @@ namespace tunableop {
 struct ResultsDocument {
   // Why the document cannot be used at all (not JSON, another schema ...); empty when it can.
   std::string unusable;
+  // An entry of this machine was dropped: rewriting the file would lose it.
+  bool lossy = false;
   // Of this machine: one record for each problem, the newest.
   std::vector<Record> records;
   // Sections of other machines, as JSON, to be kept when the file is rewritten.

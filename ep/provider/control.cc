@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "backends/cpu/openblas_library.h"
 #include "gemm/status.h"
 #include "provider/ort_runtime.h"
 #include "provider/sessions.h"
@@ -101,6 +102,10 @@ json LoadCache(SessionState& state, const json& arguments) {
 
 std::string Call(const std::string& method, const json& arguments) {
   if (method == "version") return Version().dump();
+  if (method == "openblas_path") {
+    SetOpenBlasSearchPath(Text(arguments, "path"));
+    return "{}";
+  }
   const std::shared_ptr<SessionState> state = Session(arguments);
   if (method == "stats") return Stats(*state).dump();
   if (method == "explain") return Explain(*state).dump();

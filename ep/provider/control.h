@@ -12,6 +12,7 @@ extern "C" {
 //
 //   method          arguments              reply
 //   version         {}                     {"version", "onnxruntime", "api_version"}
+//   openblas_path   {path}                 {}; before the first session
 //   stats           {token}                {"hits", "misses", "tuned", "tuning_seconds", "evicted",
 //   ...} explain         {token}                {"nodes": [...], "shapes": [...], "notes": [...],
 //   "options": {...}} get_results     {token}                the tuning results document

@@ -1,10 +1,10 @@
-"""ONNX Runtime execution provider that runs every MatMul and Gemm with the kernel measured fastest, and right.
+"""An ONNX Runtime execution provider: each MatMul and Gemm on the kernel measured fastest, and right.
 
-    import onnxruntime_ep_tunableop as tunableop
+import onnxruntime_ep_tunableop as tunableop
 
-    session = tunableop.InferenceSession("model.onnx", cache="model.tune.json")
-    session.run(None, feeds)
-    print(tunableop.explain(session))
+session = tunableop.InferenceSession("model.onnx", cache="model.tune.json")
+session.run(None, feeds)
+print(tunableop.explain(session))
 """
 
 from __future__ import annotations

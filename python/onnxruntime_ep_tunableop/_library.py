@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,7 @@ def _find_openblas() -> None:
         library = Path(spec.origin).parent / "lib" / "libscipy_openblas.so"
         if library.is_file():
             _core.set_openblas_search_path(str(library))
-            _core.control(get_library_path(), "set_openblas_path", f'{{"path": "{library}"}}')
+            _core.control(get_library_path(), "openblas_path", json.dumps({"path": str(library)}))
 
 
 def _ep_devices() -> list[Any]:

@@ -97,8 +97,8 @@ class InferenceSession(ort.InferenceSession):
 
     Args:
         model: a path, the bytes of a model, or an `onnx.ModelProto`.
-        sess_options: as for `ort.InferenceSession`. Only the recording of node assignments is switched on in it
-            (on onnxruntime 1.24 the provider is added, too).
+        sess_options: as for `ort.InferenceSession`. Only the recording of node assignments is switched on
+            in it (on onnxruntime 1.24 the provider is added, too).
         providers: providers to use beside this one, which is put first. Default: the CPU.
         provider_options: as for `ort.InferenceSession`.
         tuning: "online" measures at the first use of a problem, "cached" uses only what `cache` holds, "off"
@@ -198,7 +198,7 @@ class InferenceSession(ort.InferenceSession):
             super().__init__(argument, options, **kwargs)
             return
         texts = _with_threads(texts, options)
-        others = list(providers) if providers is not None else ["CPUExecutionProvider"]
+        others: list[Provider] = list(providers) if providers is not None else ["CPUExecutionProvider"]
         if provider_options is not None:
             others = [
                 (entry if isinstance(entry, str) else entry[0], extra)

@@ -10,5 +10,6 @@
   AddTiles<4, 3>(table);  \
   AddTiles<2, 4>(table);  \
   AddTiles<1, 8>(table);
+#define TUNABLEOP_PREFERRED {6, 2}, {4, 3}, {12, 1}, {5, 2}
 
 #include "backends/cpu/micro_table.inc"

@@ -9,5 +9,6 @@
   AddTiles<14, 2>(table); \
   AddTiles<9, 3>(table);  \
   AddTiles<6, 4>(table);
+#define TUNABLEOP_PREFERRED {6, 4}, {14, 2}, {9, 3}, {5, 4}, {12, 2}
 
 #include "backends/cpu/micro_table.inc"

@@ -9,5 +9,6 @@
   AddTiles<8, 3>(table);  \
   AddTiles<6, 4>(table);  \
   AddTiles<2, 8>(table);
+#define TUNABLEOP_PREFERRED {6, 4}, {12, 2}, {8, 3}, {8, 2}
 
 #include "backends/cpu/micro_table.inc"

@@ -9,5 +9,6 @@
   AddTiles<4, 3>(table); \
   AddTiles<2, 4>(table); \
   AddTiles<1, 8>(table);
+#define TUNABLEOP_PREFERRED {6, 2}, {4, 3}, {5, 2}, {8, 1}
 
 #include "backends/cpu/micro_table.inc"

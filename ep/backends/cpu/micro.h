@@ -74,7 +74,14 @@ using PackFunction = void (*)(const PackArgs& args) noexcept;
 inline constexpr int kMaxTileVectors = 8;
 inline constexpr int kMaxTileRows = 16;
 
-// Which operand of a tile is where.
+// A register tile: rows x vectors.
+struct TileShape {
+  int32_t rows;
+  int32_t vectors;
+};
+inline constexpr int kPreferredTiles = 5;
+
+// How a tile reaches B.
 enum BAccess : int32_t {
   kAnyStride = 0,      // ldb is read at run time
   kGroupStride = 1,    // ldb is kGroupColumns, a compile-time constant (+4 %, measured on Zen 4)
@@ -87,6 +94,9 @@ struct MicroKernels {
   int32_t width;     // floats in a vector
   // The most rows of a tile that is v vectors wide; 0: no such tile.
   int32_t max_rows[kMaxTileVectors + 1];
+  // Shapes worth trying for products that are limited by arithmetic, the best first; {0, 0}: no
+  // more.
+  TileShape preferred[kPreferredTiles];
   TileFunction tile[kBAccessCount][kMaxTileVectors + 1][kMaxTileRows + 1];
   DotFunction dot;
   PackFunction pack;
