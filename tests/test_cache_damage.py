@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import json
-import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,10 +99,12 @@ def test_a_bad_file_costs_only_what_is_bad_and_says_what(damage: str, tmp_path: 
     file = write(tmp_path / "own.json", spoil(copy.deepcopy(good)))
     text = file.read_text()
 
+    other = quick_session(MODEL)
+    problems = tunableop.load_cache(other, file)
     session = quick_session(MODEL, cache=file)
-    assert tunableop.stats(session).entries == usable
+    assert tunableop.stats(session).entries == tunableop.stats(other).entries == usable
     notes = tunableop.explain(session).notes
-    assert notes
+    assert notes == problems != []
     for note in notes:
         assert str(file) in note
     for word in words:
@@ -111,24 +113,23 @@ def test_a_bad_file_costs_only_what_is_bad_and_says_what(damage: str, tmp_path: 
     use(session)
     counters = tunableop.stats(session)
     assert (counters.hits, counters.tuned) == (usable, len(SIZES) - usable)
-
-    other = quick_session(MODEL)
-    assert tunableop.load_cache(other, file) == notes
     del session
     gc.collect()
     saved = json.loads(file.read_text())  # whole again
     assert {entry["m"] for entry in entries(saved)} >= set(SIZES)
-    aside = file.with_name(file.name + ".bad")
-    if usable == 0 and text and "machines" not in text[:2000]:
-        assert aside.read_text() == text  # nothing is lost that somebody may want back
+    if text and notes[0].endswith("document ignored"):
+        # Nothing is lost that somebody may want back.
+        assert file.with_name(file.name + ".bad").read_text() == text
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
+TEXTS = ("truncated", "empty", "blanks", "not_json", "bytes_of_a_picture", "deep", "a_list")
+
+
+@pytest.mark.parametrize("damage", [name for name in DAMAGE if name not in TEXTS])
 def test_bad_results_are_named_when_they_are_handed_over(damage: str, good: Document) -> None:
     spoil, words, usable = DAMAGE[damage]
     results = spoil(copy.deepcopy(good))
-    if isinstance(results, str):
-        pytest.skip("text: set_tuning_results takes a document")
+    assert not isinstance(results, str)
     session = quick_session(MODEL)
     problems = tunableop.set_tuning_results(session, results)
     assert "tuning results" in problems[0]
@@ -175,21 +176,35 @@ def test_places_where_no_file_can_be(where: str, tmp_path: Path) -> None:
     assert sorted(tmp_path.parent.rglob("*")) == before
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path, good: Document) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root may write everywhere")
-    file = write(tmp_path / "own.json", second_entry(copy.deepcopy(good), m=40))
-    tmp_path.chmod(0o555)
-    try:
-        session = quick_session(MODEL, cache=file)
-        use(session)
-        assert tunableop.stats(session).hits == 2
-        with pytest.raises(OSError, match=str(tmp_path)):
-            tunableop.save_cache(session, file)
-        del session
-        gc.collect()
-    finally:
-        tmp_path.chmod(0o755)
+def test_a_folder_that_cannot_be_written(good: Document) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = write(Path(folder) / "own.json", second_entry(copy.deepcopy(good), m=40))
+        Path(folder).chmod(0o555)
+        try:
+            done = run_python(
+                """
+                import os
+                if os.geteuid() == 0:
+                    os.setuid(65534)  # root may write everywhere
+                session = tunableop.InferenceSession(MODEL, cache=sys.argv[1])
+                for m in (1, 3):
+                    right(session, np.ones((m, 8), np.float32))
+                stats = tunableop.stats(session)
+                assert (stats.hits, stats.tuned) == (2, 0), stats
+                right(session, np.ones((9, 8), np.float32))
+                assert any(sys.argv[1] in note for note in tunableop.explain(session).notes)
+                try:
+                    tunableop.save_cache(session, sys.argv[1])
+                except OSError as error:
+                    assert sys.argv[1] in str(error), error
+                else:
+                    raise AssertionError("the folder cannot be written")
+                """,
+                str(file),
+            )
+        finally:
+            Path(folder).chmod(0o755)
+    assert "not saved" in done.stderr
 
 
 def test_a_full_disk_leaves_the_old_file_and_the_session_alone(tmp_path: Path, good: Document) -> None:

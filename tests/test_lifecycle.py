@@ -273,24 +273,58 @@ def test_plain_onnxruntime_by_name_and_by_device() -> None:
     """)
 
 
-def test_plain_onnxruntime_refuses_wrong_options_and_names_the_right_ones() -> None:
-    run_python("""
+WRONG = """
+WRONG = (
+    ({"tunning": "off"}, ["tunning", "tuning, cache, cache_size"]),
+    ({"tuning": "sometimes"}, ["'tuning'", "off, cached, online", "'sometimes'"]),
+    ({"cache_size": "0"}, ["'cache_size'", "1 to", "'0'"]),
+    ({"cache_size": "many"}, ["'cache_size'", "integer", "'many'"]),
+    ({"min_gain": "nan"}, ["'min_gain'", "0 to 0.99", "'nan'"]),
+    ({"verify": "yes"}, ["'verify'", "0 or 1", "'yes'"]),
+    ({"claim": ""}, ["'claim'", "auto, all, weights", "''"]),
+)
+"""
+
+
+@pytest.mark.parametrize("way", ["by_name", "by_device", "by_config_entry"])
+def test_plain_onnxruntime_refuses_wrong_options_and_names_the_right_ones(way: str) -> None:
+    run_python(
+        WRONG
+        + """
+tunableop.register()
+
+def make(options, way):
+    if way == "by_name":
+        return ort.InferenceSession(BYTES, providers=[(EP, options)], enable_fallback=0)
+    settings = ort.SessionOptions()
+    if way == "by_config_entry":
+        for key, value in options.items():
+            settings.add_session_config_entry(f"ep.{EP.lower()}.{key}", value)
+        options = {}
+    devices = [device for device in ort.get_ep_devices() if device.ep_name == EP]
+    settings.add_provider_for_devices(devices, options)
+    return ort.InferenceSession(BYTES, settings, enable_fallback=0)
+
+for options, words in WRONG:
+    try:
+        session = make(options, sys.argv[1])
+    except Exception as error:
+        for word in words:
+            assert word in str(error), (word, str(error))
+    else:
+        raise AssertionError(f"{options} made a session with {session.get_providers()}")
+right(make({"tuning": "off"}, sys.argv[1]))
+""",
+        way,
+    )
+
+
+def test_where_plain_onnxruntime_falls_back_to_the_cpu_it_says_why() -> None:
+    """Its own way with any error by name, unless enable_fallback=0; our InferenceSession never does."""
+    done = run_python("""
     tunableop.register()
-    for options, words in (
-        ({"tunning": "off"}, ["tunning", "tuning, cache, cache_size"]),
-        ({"tuning": "sometimes"}, ["'tuning'", "off, cached, online", "'sometimes'"]),
-        ({"cache_size": 0}, ["'cache_size'", "1 to", "'0'"]),
-        ({"cache_size": "many"}, ["'cache_size'", "integer", "'many'"]),
-        ({"min_gain": "nan"}, ["'min_gain'", "0 to 0.99", "'nan'"]),
-        ({"verify": "yes"}, ["'verify'", "0 or 1", "'yes'"]),
-        ({"claim": ""}, ["'claim'", "auto, all, weights", "''"]),
-    ):
-        try:
-            session = plain(**options)
-        except Exception as error:
-            for word in words:
-                assert word in str(error), (word, str(error))
-        else:
-            raise AssertionError(f"{options} made a session with {session.get_providers()}")
-    right(plain(tuning="off"))
+    session = plain(tuning="sometimes")
+    assert session.get_providers() == ["CPUExecutionProvider"]
+    right(session)
     """)
+    assert "off, cached, online" in done.stdout

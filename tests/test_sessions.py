@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -82,14 +83,33 @@ def test_a_missing_file_and_a_damaged_model_are_onnxruntimes_own_errors(tmp_path
 # --- options
 
 
-def test_an_unknown_keyword_is_a_type_error_that_names_it() -> None:
-    with pytest.raises(TypeError, match="tunning"):
-        tunableop.InferenceSession(MODEL, tunning="off")
-
-
-def test_unknown_options_of_session_options_name_the_known_ones() -> None:
+@pytest.mark.parametrize(
+    "call", [lambda **o: tunableop.InferenceSession(MODEL, **o), tunableop.session_options]
+)
+def test_an_unknown_option_is_named_with_the_known_ones(call: Callable[..., Any]) -> None:
+    """onnxruntime ignores keywords that it does not know, so nobody else would notice."""
     with pytest.raises(tunableop.OptionError, match=r"'tunning'.*tuning, cache, cache_size"):
-        tunableop.session_options(tunning="off")
+        call(tunning="off")
+
+
+def test_an_unknown_option_among_the_providers_is_named() -> None:
+    with pytest.raises(tunableop.OptionError, match=r"'tunning'.*tuning, cache, cache_size"):
+        tunableop.InferenceSession(MODEL, providers=[(EP, {"tunning": "off"})])
+
+
+def test_onnxruntimes_own_keywords_pass_through() -> None:
+    right(
+        quick_session(
+            MODEL, enable_fallback=0, read_config_from_model=0, disabled_optimizers=["GemmSumFusion"]
+        )
+    )
+
+
+def test_options_that_would_be_ignored_are_refused() -> None:
+    with pytest.raises(tunableop.OptionError, match="tuning would be ignored"):
+        tunableop.InferenceSession(MODEL, tunableop.session_options(), tuning="off")
+    with pytest.raises(tunableop.OptionError, match="providers would be ignored"):
+        tunableop.InferenceSession(MODEL, tunableop.session_options(), providers=["CPUExecutionProvider"])
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
