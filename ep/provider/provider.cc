@@ -18,6 +18,7 @@ Provider::Provider(std::shared_ptr<SessionState> state, const OrtKernelRegistry*
   GetKernelRegistry = &GetKernelRegistryImpl;
   SetDynamicOptions = &SetDynamicOptionsImpl;
   IsConcurrentRunSupported = &IsConcurrentRunSupportedImpl;
+  OnSessionInitializationEnd = &OnSessionInitializationEndImpl;
 }
 
 Provider::~Provider() { state_->SaveOwnCache(); }
@@ -46,6 +47,11 @@ OrtStatus* Provider::GetCapabilityImpl(OrtEp* self, const OrtGraph* graph,
 OrtStatus* Provider::GetKernelRegistryImpl(OrtEp* self,
                                            const OrtKernelRegistry** registry) noexcept {
   *registry = static_cast<Provider*>(self)->registry_;
+  return nullptr;
+}
+
+OrtStatus* Provider::OnSessionInitializationEndImpl(OrtEp* self) noexcept {
+  static_cast<Provider*>(self)->state_->heap_trim().TrimAll();
   return nullptr;
 }
 

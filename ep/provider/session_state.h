@@ -16,6 +16,7 @@
 #include "cache/session_cache.h"
 #include "gemm/backend.h"
 #include "provider/capability.h"
+#include "provider/heap_trim.h"
 #include "provider/log.h"
 #include "provider/options.h"
 
@@ -80,6 +81,7 @@ class SessionState {
   // subgraphs cannot tell them apart: both branches of an If may have the same.
   void AddDecisions(std::vector<NodeDecision> decisions, bool ends_round);
   std::shared_ptr<NodeCounters> AddNode();
+  HeapTrim& heap_trim() noexcept { return heap_trim_; }
 
  private:
   Status RunUncached(const Problem& problem, const Operands& operands, Executor& executor,
@@ -99,6 +101,7 @@ class SessionState {
   const Options options_;
   const Log log_;
   SessionCache cache_;
+  HeapTrim heap_trim_;
   std::atomic<int> threads_{0};
   std::mutex threads_mutex_;
 

@@ -74,11 +74,13 @@ Kernel::Kernel(const OrtKernelInfo* info) : OrtKernelImpl{} {
 Result<bool> Kernel::Pack(const TensorView& b, int64_t ldb, bool transposed, int64_t k, int64_t n,
                           int64_t batch) {
   if (k == 0 || n == 0 || batch == 0) return false;
+  state_->heap_trim().Trim();
   Result<PackedB> packed =
       PackedB::Pack(static_cast<const float*>(b.data), ldb, transposed, k, n, batch, k * n);
   if (!packed.ok()) return packed.TakeStatus();
   packed_b_ = std::move(packed).value();
   packed_dims_.assign(b.dims.begin(), b.dims.end());
+  state_->heap_trim().WillBeFreed(static_cast<size_t>(k * n * batch) * sizeof(float));
   return true;
 }
 
