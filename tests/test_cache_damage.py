@@ -184,6 +184,7 @@ def test_a_folder_that_cannot_be_written(good: Document) -> None:
             done = run_python(
                 """
                 import os
+                right(tunableop.InferenceSession(MODEL))  # loads all that nobody may not read
                 if os.geteuid() == 0:
                     os.setuid(65534)  # root may write everywhere
                 session = tunableop.InferenceSession(MODEL, cache=sys.argv[1])
