@@ -337,7 +337,7 @@ def test_default_kernels_are_explained_as_such() -> None:
     assert "default kernel" in str(tunableop.explain(session))
 
 
-QUESTIONS = {
+QUESTIONS: dict[str, Callable[[ort.InferenceSession], object]] = {
     "stats": tunableop.stats,
     "explain": tunableop.explain,
     "get_tuning_results": tunableop.get_tuning_results,
