@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,10 @@ class Work:
             q = gemm(x, weights["V"], weights["c"], alpha=0.5, trans_a=False, trans_b=True)
             self.cases.append((x, [p, q]))
 
-    def check(self, session: ort.InferenceSession, index: int) -> None:
-        self.compare(index, session.run(None, {"X": self.cases[index % len(self.cases)][0]}))
+    def check(self, session: ort.InferenceSession, indices: Iterable[int]) -> None:
+        """One run for each index, which picks a size."""
+        for index in indices:
+            self.compare(index, session.run(None, {"X": self.cases[index % len(self.cases)][0]}))
 
     def compare(self, index: int, outputs: list[Array]) -> None:
         x, expected = self.cases[index % len(self.cases)]
@@ -76,7 +78,7 @@ def test_runs_are_right_while_other_threads_measure(seed: int, candidates: str) 
     session = quick_session(work.model, candidates=candidates, max_tuning_ms=5.0)
     order = np.random.default_rng(seed)
     picks = order.integers(0, len(SIZES), (THREADS, RUNS))
-    in_threads(lambda thread: [work.check(session, pick) for pick in picks[thread]])
+    in_threads(lambda thread: work.check(session, picks[thread]))
 
     counters = tunableop.stats(session)
     assert counters.hits + counters.misses == 2 * THREADS * RUNS
@@ -89,7 +91,7 @@ def test_runs_are_right_while_other_threads_measure(seed: int, candidates: str) 
 def test_runs_are_right_on_the_default_kernels(tuning: str) -> None:
     work = Work()
     session = quick_session(work.model, tuning=tuning)
-    in_threads(lambda thread: [work.check(session, thread + run) for run in range(RUNS)])
+    in_threads(lambda thread: work.check(session, range(thread, thread + RUNS)))
     counters = tunableop.stats(session)
     assert counters.tuned == 0
     assert sum(counters.fallbacks.values()) == 2 * THREADS * RUNS
@@ -98,7 +100,7 @@ def test_runs_are_right_on_the_default_kernels(tuning: str) -> None:
 def test_runs_are_right_with_more_than_one_library(openblas: str) -> None:
     work = Work()
     session = quick_session(work.model, candidates="all", max_tuning_ms=20.0, min_gain=0.0)
-    in_threads(lambda thread: [work.check(session, thread * 31 + run) for run in range(RUNS // 2)])
+    in_threads(lambda thread: work.check(session, range(thread * 31, thread * 31 + RUNS // 2)))
     assert {shape.kernel.split(":")[0] for shape in tunableop.explain(session).shapes} <= {
         "native",
         "openblas",
@@ -109,7 +111,7 @@ def test_runs_are_right_with_a_cache_too_small_for_the_shapes() -> None:
     """Entries are dropped while other threads run them."""
     work = Work()
     session = quick_session(work.model, cache_size=4, max_tuning_ms=0.5)
-    in_threads(lambda thread: [work.check(session, thread * 17 + run) for run in range(RUNS)])
+    in_threads(lambda thread: work.check(session, range(thread * 17, thread * 17 + RUNS)))
     counters = tunableop.stats(session)
     assert counters.evicted > 0
     assert len(tunableop.explain(session).shapes) <= 4
@@ -134,8 +136,7 @@ def test_questions_and_saving_during_runs(tmp_path: Path) -> None:
             ask(thread)
             return
         try:
-            for run in range(RUNS // 2):
-                work.check(session, thread * 13 + run)
+            work.check(session, range(thread * 13, thread * 13 + RUNS // 2))
         finally:
             if thread == 2:
                 stop.set()
@@ -151,10 +152,9 @@ def test_two_sessions_never_mix_what_they_know(tmp_path: Path) -> None:
     files = [tmp_path / "even.json", tmp_path / "odd.json"]
     sessions = [quick_session(work.model, cache=file) for file in files]
     indices = [range(parity, len(SIZES), 2) for parity in (0, 1)]
-    in_threads(lambda thread: [work.check(sessions[thread % 2], i) for i in indices[thread % 2]], 4)
+    in_threads(lambda thread: work.check(sessions[thread % 2], indices[thread % 2]), 4)
     for session, own in zip(sessions, indices, strict=True):
-        for i in own:  # what was met while another thread measured is measured now
-            work.check(session, i)
+        work.check(session, own)  # what was met while another thread measured is measured now
         sizes = {SIZES[i] for i in own}
         assert {shape.m for shape in tunableop.explain(session).shapes} == sizes
         assert calls(session) == 2 * 3 * len(own)
@@ -199,7 +199,7 @@ def test_many_short_lived_sessions_on_several_threads() -> None:
 
     def live_and_die(thread: int) -> None:
         for run in range(12):
-            work.check(quick_session(work.model, max_tuning_ms=0.5), thread + run)
+            work.check(quick_session(work.model, max_tuning_ms=0.5), [thread + run])
 
     in_threads(live_and_die, 4)
     gc.collect()

@@ -17,7 +17,7 @@ from support.graphs import gemm_model
 from support.sessions import calls, check_runs, ours, quick_session, random
 from support.tolerance import Array, gemm
 
-C_SHAPES = {
+C_SHAPES: dict[str, tuple[str | int, ...] | None] = {
     "none": None,
     "scalar": (),
     "one": (1,),
@@ -31,7 +31,8 @@ C_SHAPES = {
 
 def c_shape(kind: str, m: int, n: int) -> tuple[int, ...] | None:
     pattern = C_SHAPES[kind]
-    return None if pattern is None else tuple({"m": m, "n": n}.get(d, d) for d in pattern)  # type: ignore[call-overload]
+    sizes: dict[str | int, int] = {"m": m, "n": n, 1: 1}
+    return None if pattern is None else tuple(sizes[dim] for dim in pattern)
 
 
 def check_gemm(
@@ -52,7 +53,7 @@ def check_gemm(
     arrays = {"A": a, "B": b} | ({} if c is None else {"C": c})
     shapes = {name: [None] * array.ndim if dynamic else list(array.shape) for name, array in arrays.items()}
     constants = {name: arrays[name] for name in arrays if name in constant}
-    attributes: dict[str, float | int] = {
+    attributes: dict[str, Any] = {
         "alpha": alpha,
         "beta": beta,
         "transA": int(trans_a),
@@ -185,7 +186,7 @@ def test_tails_of_m_and_n_are_right(k: int, trans_a: bool, trans_b: bool) -> Non
         for constant in ("", "B"):
             b = operands(1, n, k, trans_a, trans_b, n)[1]
             c = random((n,), n + 1)
-            attributes: dict[str, float | int] = {"transA": int(trans_a), "transB": int(trans_b)}
+            attributes: dict[str, Any] = {"transA": int(trans_a), "transB": int(trans_b)}
             constants = {"B": b} if constant else {}
             model = gemm_model([None, None], [None, None], [n], constants=constants, **attributes)
             session = quick_session(model, max_tuning_ms=0.5)

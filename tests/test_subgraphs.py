@@ -11,7 +11,7 @@ import pytest
 from support.graphs import branch, graph, if_model, loop_model, value
 from support.graphs import model as make_model
 from support.sessions import calls, check_runs, ours, quick_session, random
-from support.tolerance import Array, product
+from support.tolerance import Array, Exact, product
 
 
 def explained(session: tunableop.InferenceSession) -> list[tuple[str, bool]]:
@@ -40,12 +40,17 @@ def test_branches_of_the_same_name_are_both_explained() -> None:
     assert explained(quick_session(model)) == [("else_matmul", True), ("then_matmul", True)]
 
 
+def third_of_random() -> Array:
+    """Small enough not to grow when it is applied again and again."""
+    return (random((6, 6), 1) / 3).astype(np.float32)
+
+
 def test_matmul_in_a_loop_body() -> None:
-    weight = random((6, 6), 1) / 3
+    weight = third_of_random()
     session = quick_session(loop_model(weight))
     x = random((4, 6), 2)
-    exact = x.astype(np.float64)
-    bound = np.zeros_like(exact)
+    exact: Exact = x.astype(np.float64)
+    bound: Exact = np.zeros_like(exact)
     for _ in range(5):
         bound = bound @ np.abs(weight) + product(exact.astype(np.float32), weight)[1] * 4
         exact = exact @ weight
@@ -57,7 +62,7 @@ def test_matmul_in_a_loop_body() -> None:
 
 def test_matmul_in_an_if_inside_a_loop_and_in_the_main_graph() -> None:
     """Two levels down, with a weight of the outermost graph; and the same weight used above."""
-    weight = random((6, 6), 1) / 3
+    weight = third_of_random()
     inner = if_model(branch("then", "W", "then_y"), branch("else", "W", "else_y"), [])
     node = inner.graph.node[0]
     node.input[0], node.output[0] = "keep", "next"

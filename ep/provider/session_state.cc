@@ -281,7 +281,8 @@ void SessionState::SaveOwnCache() noexcept {
     last_save_ms_.store(SteadyMs());
     if (Status status = SaveCache(options_.cache_path); !status.ok()) {
       dirty_.store(true);
-      const std::string line = "cache not saved: " + std::string(status.message());
+      const std::string line =
+          "cache '" + options_.cache_path + "' not saved: " + std::string(status.message());
       log_.Warning(line);
       Note(line);
     }

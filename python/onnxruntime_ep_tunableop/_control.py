@@ -17,6 +17,7 @@ from ._library import EP_NAME, get_library_path
 from .errors import NotAssignedError, TunableOpError
 
 _tokens: weakref.WeakKeyDictionary[ort.InferenceSession, str] = weakref.WeakKeyDictionary()
+_GONE = "the session is gone"  # as the native side says it
 
 
 def _token(session: ort.InferenceSession) -> str:
@@ -38,6 +39,12 @@ def _ask(session: ort.InferenceSession, method: str, **arguments: Any) -> Any:
     request = json.dumps({"token": _token(session), **arguments})
     try:
         return json.loads(_core.control(get_library_path(), method, request))
+    except FileNotFoundError as error:
+        if str(error) != _GONE or session not in _tokens:
+            raise
+        # session.set_providers made the session anew behind the same object.
+        del _tokens[session]
+        return _ask(session, method, **arguments)
     except (OSError, ValueError):
         raise
     except RuntimeError as error:

@@ -24,6 +24,11 @@ logger = logging.getLogger("tunableop")
 
 _saved_at_exit: weakref.WeakSet[InferenceSession] = weakref.WeakSet()
 
+NO_CPU_FALLBACK = "session.disable_cpu_ep_fallback"
+
+#: What ort.InferenceSession takes by keyword only. It ignores others, so a misspelt option would be lost.
+ORT_KEYWORDS = ("disabled_optimizers", "enable_fallback", "read_config_from_model")
+
 Provider = str | tuple[str, dict[Any, Any]]
 
 
@@ -162,6 +167,12 @@ class InferenceSession(ort.InferenceSession):
                 "threads": threads,
             }
         )
+        for key in kwargs:
+            if key not in ORT_KEYWORDS:
+                raise OptionError(
+                    f"there is no option '{key}'; the options are: {', '.join(_options.DEFAULTS)}; "
+                    f"and onnxruntime's: {', '.join(ORT_KEYWORDS)}"
+                )
         register()
         options = ort.SessionOptions() if sess_options is None else sess_options
         # Otherwise an error of ours would silently become a session on the stock CPU provider.
@@ -195,10 +206,19 @@ class InferenceSession(ort.InferenceSession):
         argument = _model_argument(model)
         if _has_providers(options):
             # The options carry providers, ours among them (see session_options): they decide.
+            if texts or providers or provider_options:
+                given = [*texts, *(["providers"] if providers or provider_options else [])]
+                raise OptionError(
+                    f"sess_options name providers already, so {', '.join(given)} would be ignored: "
+                    "give options to session_options, or pass options without providers"
+                )
             super().__init__(argument, options, **kwargs)
             return
         texts = _with_threads(texts, options)
-        others: list[Provider] = list(providers) if providers is not None else ["CPUExecutionProvider"]
+        others: list[Provider] = list(providers or ())
+        # ONNX Runtime adds the CPU itself, and refuses to be told to when falling back to it is off.
+        if providers is None and _options.config_entry(options, NO_CPU_FALLBACK) != "1":
+            others = ["CPUExecutionProvider"]
         if provider_options is not None:
             others = [
                 (entry if isinstance(entry, str) else entry[0], extra)

@@ -51,7 +51,7 @@ def gemm_model(
     constants: Constants | None = None,
     opset: int = 17,
     dtype: int = FLOAT,
-    **attributes: float | int,
+    **attributes: Any,
 ) -> onnx.ModelProto:
     """Y = alpha * op(A) @ op(B) + beta * C."""
     inputs = {"A": a, "B": b} | ({"C": c} if with_c else {})
@@ -64,7 +64,7 @@ def _one_node(
     constants: Constants,
     opset: int,
     dtype: int,
-    **attributes: float | int,
+    **attributes: Any,
 ) -> onnx.ModelProto:
     node = helper.make_node(op, list(inputs), ["Y"], name="node", **attributes)
     free = [value(name, shape, dtype) for name, shape in inputs.items() if name not in constants]

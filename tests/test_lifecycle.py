@@ -1,0 +1,330 @@
+"""Registration, sessions and their ends, each in a process of its own: a crash is a return code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.process import run_python
+
+EXITS = {
+    "nothing": "",
+    "session_deleted": "del session",
+    "unregistered": "del session; tunableop.unregister()",
+    "unregistered_under_a_live_session": "tunableop.unregister()",
+    "session_in_a_cycle": "loop = [session]; loop.append(loop); del session, loop",
+    "session_in_a_module": "import json; json.kept = session; del session",
+    "sys_exit": "sys.exit(0)",
+}
+
+
+@pytest.mark.parametrize("how", EXITS)
+def test_every_way_to_end_a_process_is_clean_and_saves_the_cache(how: str, tmp_path: Path) -> None:
+    cache = tmp_path / "own.json"
+    run_python(
+        f"""
+        session = tunableop.InferenceSession(MODEL, cache=sys.argv[1])
+        right(session)
+        {EXITS[how]}
+        """,
+        str(cache),
+    )
+    assert len(json.loads(cache.read_text())["machines"][0]["entries"]) == 1
+
+
+def test_an_exception_that_ends_the_process_keeps_the_cache(tmp_path: Path) -> None:
+    cache = tmp_path / "own.json"
+    done = run_python(
+        """
+        session = tunableop.InferenceSession(MODEL, cache=sys.argv[1])
+        right(session)
+        raise RuntimeError("the user's own")
+        """,
+        str(cache),
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "the user's own" in done.stderr
+    assert len(json.loads(cache.read_text())["machines"][0]["entries"]) == 1
+
+
+def test_register_is_idempotent_and_unregister_undoes_it() -> None:
+    run_python("""
+    assert not tunableop.is_registered()
+    for _ in range(3):
+        tunableop.register()
+        assert tunableop.is_registered()
+    devices = [device for device in ort.get_ep_devices() if device.ep_name == EP]
+    assert len(devices) == 1, devices
+    del devices
+    tunableop.unregister()
+    assert not tunableop.is_registered()
+    try:
+        tunableop.unregister()
+    except tunableop.TunableOpError as error:
+        assert "register()" in str(error), error
+    else:
+        raise AssertionError("a second unregister must fail")
+    """)
+
+
+def test_register_from_many_threads_registers_once() -> None:
+    run_python("""
+    import threading
+    barrier = threading.Barrier(8)
+    def work():
+        barrier.wait()
+        tunableop.register()
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert len([device for device in ort.get_ep_devices() if device.ep_name == EP]) == 1
+    """)
+
+
+def test_register_and_unregister_again_and_again_with_sessions_between() -> None:
+    run_python("""
+    for _ in range(5):
+        tunableop.register()
+        right(tunableop.InferenceSession(MODEL))
+        tunableop.unregister()
+        try:
+            plain()
+        except Exception:
+            pass
+    right(tunableop.InferenceSession(MODEL))
+    """)
+
+
+def test_a_session_outlives_the_registration() -> None:
+    run_python("""
+    old = tunableop.InferenceSession(MODEL)
+    right(old)
+    tunableop.unregister()
+    for m in (1, 4, 9):
+        right(old, np.ones((m, 8), np.float32))
+    assert tunableop.stats(old).tuned == 4
+    assert EP in str(tunableop.explain(old))
+    tunableop.register()
+    new = tunableop.InferenceSession(MODEL)
+    right(new)
+    right(old)
+    assert tunableop.stats(new).tuned == 1
+    del old
+    right(new)
+    tunableop.unregister()
+    right(new)
+    del new
+    """)
+
+
+def test_registration_by_plain_onnxruntime_under_another_name() -> None:
+    run_python("""
+    ort.register_execution_provider_library("my_name", tunableop.get_library_path())
+    assert tunableop.is_registered()
+    right(plain())
+    session = tunableop.InferenceSession(MODEL)
+    right(session)
+    assert tunableop.stats(session).tuned == 1
+    try:
+        tunableop.unregister()
+    except tunableop.TunableOpError:
+        pass
+    else:
+        raise AssertionError("it was not registered under our name")
+    assert tunableop.is_registered()
+    del session
+    ort.unregister_execution_provider_library("my_name")
+    assert not tunableop.is_registered()
+    right(tunableop.InferenceSession(MODEL))
+    """)
+
+
+def test_a_second_registration_under_another_name_does_no_harm() -> None:
+    run_python("""
+    tunableop.register()
+    ort.register_execution_provider_library("again", tunableop.get_library_path())
+    right(tunableop.InferenceSession(MODEL))
+    right(ort.InferenceSession(BYTES, tunableop.session_options()))
+    right(plain())
+    ort.unregister_execution_provider_library("again")
+    right(tunableop.InferenceSession(MODEL))
+    """)
+
+
+def test_a_missing_library_file_is_named() -> None:
+    run_python("""
+    from onnxruntime_ep_tunableop import _library
+    _library.get_library_path = lambda: "/no/such/library.so"
+    try:
+        tunableop.register()
+    except tunableop.TunableOpError as error:
+        assert "/no/such/library.so" in str(error), error
+        assert "missing" in str(error), error
+    else:
+        raise AssertionError("there is no such library")
+    assert not tunableop.is_registered()
+    """)
+
+
+def test_a_library_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.so"
+    broken.write_bytes(b"\x7fELF no, it is not")
+    run_python(
+        """
+        from onnxruntime_ep_tunableop import _library
+        _library.get_library_path = lambda: sys.argv[1]
+        try:
+            tunableop.register()
+        except tunableop.TunableOpError as error:
+            assert sys.argv[1] in str(error), error
+            assert ort.__version__ in str(error), error
+        else:
+            raise AssertionError("it is not a library")
+        """,
+        str(broken),
+    )
+
+
+def test_a_library_without_a_device_is_an_error_of_its_own() -> None:
+    run_python("""
+    from onnxruntime_ep_tunableop import _library
+    _library._ep_devices = list
+    try:
+        tunableop.register()
+    except tunableop.NoDeviceError as error:
+        assert "lists no device" in str(error), error
+    else:
+        raise AssertionError("no device is an error")
+    """)
+
+
+def test_an_old_onnxruntime_is_refused_with_the_version_that_is_needed() -> None:
+    run_python("""
+    ort.__version__ = "1.23.2"
+    for call in (tunableop.register, lambda: tunableop.InferenceSession(MODEL), tunableop.devices):
+        try:
+            call()
+        except tunableop.UnsupportedRuntimeError as error:
+            assert "1.23.2" in str(error) and "1.24" in str(error), error
+        else:
+            raise AssertionError("1.23 cannot load plugin providers of this kind")
+    assert not tunableop.is_registered()
+    """)
+
+
+def test_a_process_wide_thread_pool() -> None:
+    """Sessions without a pool of their own; the provider finds out how many threads there are."""
+    run_python("""
+    ort.set_global_thread_pool_sizes(3, 1)
+    options = ort.SessionOptions()
+    options.use_per_session_threads = False
+    session = tunableop.InferenceSession(MODEL, options)
+    right(session)
+    right(session, np.ones((300, 8), np.float32))
+    entries = tunableop.get_tuning_results(session)["machines"][0]["entries"]
+    assert {entry["threads"] for entry in entries} <= {1, 2, 3}, entries
+    assert len({entry["threads"] for entry in entries}) == 1
+    """)
+
+
+def test_a_session_made_after_a_fork_works() -> None:
+    run_python("""
+    import os
+    tunableop.register()
+    child = os.fork()
+    if child == 0:
+        right(tunableop.InferenceSession(MODEL))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    right(tunableop.InferenceSession(MODEL))
+    """)
+
+
+def test_nothing_is_written_to_standard_output_or_error() -> None:
+    done = run_python("""
+    tunableop.register()
+    options = ort.SessionOptions()
+    for _ in range(2):
+        session = tunableop.InferenceSession(MODEL, options)
+        right(session)
+    right(ort.InferenceSession(BYTES, tunableop.session_options()))
+    """)
+    assert done.stdout == ""
+    assert done.stderr == ""
+
+
+def test_plain_onnxruntime_by_name_and_by_device() -> None:
+    run_python("""
+    tunableop.register()
+    by_name = ort.InferenceSession(BYTES, providers=[EP, "CPUExecutionProvider"])
+    options = ort.SessionOptions()
+    devices = [device for device in ort.get_ep_devices() if device.ep_name == EP]
+    options.add_provider_for_devices(devices, {"tuning": "off"})
+    by_device = ort.InferenceSession(BYTES, sess_options=options)
+    del devices
+    for session in (by_name, by_device):
+        right(session)
+        assert session.get_providers()[0] == EP
+        assert [node.claimed for node in tunableop.explain(session).nodes] == [True]
+    assert tunableop.stats(by_name).tuned == 1
+    assert tunableop.stats(by_device).fallbacks == {"tuning_off": 1}
+    """)
+
+
+WRONG = """
+WRONG = (
+    ({"tunning": "off"}, ["tunning", "tuning, cache, cache_size"]),
+    ({"tuning": "sometimes"}, ["'tuning'", "off, cached, online", "'sometimes'"]),
+    ({"cache_size": "0"}, ["'cache_size'", "1 to", "'0'"]),
+    ({"cache_size": "many"}, ["'cache_size'", "integer", "'many'"]),
+    ({"min_gain": "nan"}, ["'min_gain'", "0 to 0.99", "'nan'"]),
+    ({"verify": "yes"}, ["'verify'", "0 or 1", "'yes'"]),
+    ({"claim": ""}, ["'claim'", "auto, all, weights", "''"]),
+)
+"""
+
+
+@pytest.mark.parametrize("way", ["by_name", "by_device", "by_config_entry"])
+def test_plain_onnxruntime_refuses_wrong_options_and_names_the_right_ones(way: str) -> None:
+    run_python(
+        WRONG
+        + """
+tunableop.register()
+
+def make(options, way):
+    if way == "by_name":
+        return ort.InferenceSession(BYTES, providers=[(EP, options)], enable_fallback=0)
+    settings = ort.SessionOptions()
+    if way == "by_config_entry":
+        for key, value in options.items():
+            settings.add_session_config_entry(f"ep.{EP.lower()}.{key}", value)
+        options = {}
+    devices = [device for device in ort.get_ep_devices() if device.ep_name == EP]
+    settings.add_provider_for_devices(devices, options)
+    return ort.InferenceSession(BYTES, settings, enable_fallback=0)
+
+for options, words in WRONG:
+    try:
+        session = make(options, sys.argv[1])
+    except Exception as error:
+        for word in words:
+            assert word in str(error), (word, str(error))
+    else:
+        raise AssertionError(f"{options} made a session with {session.get_providers()}")
+right(make({"tuning": "off"}, sys.argv[1]))
+""",
+        way,
+    )
+
+
+def test_where_plain_onnxruntime_falls_back_to_the_cpu_it_says_why() -> None:
+    """Its own way with any error by name, unless enable_fallback=0; our InferenceSession never does."""
+    done = run_python("""
+    tunableop.register()
+    session = plain(tuning="sometimes")
+    assert session.get_providers() == ["CPUExecutionProvider"]
+    right(session)
+    """)
+    assert "off, cached, online" in done.stdout
