@@ -1,10 +1,13 @@
 #include "provider/thread_probe.h"
 
 #include <sched.h>
+#include <time.h>
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
+#include <fstream>
+#include <set>
+#include <string>
 #include <thread>
 
 #include "provider/ort_runtime.h"
@@ -12,9 +15,16 @@
 namespace tunableop {
 namespace {
 
-// Long enough for a sleeping pool thread to be scheduled on a busy machine: a wrong answer would
-// give the same model other keys, and what was saved for it would not be found.
-constexpr std::chrono::milliseconds kPatience{50};
+// How long the calling thread looks out for the others, in its own processor time: on a busy
+// machine that stretches with the load, and a thread that was woken meanwhile gets its turn. A
+// wrong answer would give the same model other keys, and what was saved for it would not be found.
+constexpr int64_t kPatienceNs = 20'000'000;
+
+int64_t ThreadTimeNs() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
 
 struct Meeting {
   explicit Meeting(int expected_tasks) : expected(expected_tasks) {}
@@ -26,26 +36,39 @@ struct Meeting {
 void Attend(void* context, size_t /*index*/) {
   auto& meeting = *static_cast<Meeting*>(context);
   if (meeting.over.load()) return;  // a thread that comes back for a second task
-  const int arrived = meeting.present.fetch_add(1) + 1;
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (arrived < meeting.expected && meeting.present.load() < meeting.expected &&
-         !meeting.over.load()) {
-    if (std::chrono::steady_clock::now() > deadline) meeting.over.store(true);
+  meeting.present.fetch_add(1);
+  const int64_t deadline = ThreadTimeNs() + kPatienceNs;
+  while (meeting.present.load() < meeting.expected && !meeting.over.load()) {
+    if (ThreadTimeNs() > deadline) meeting.over.store(true);
     std::this_thread::yield();
   }
 }
 
-int Processors() noexcept {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+// Cores, not hyper-threads, that this process may run on: the size of ONNX Runtime's pool by
+// default.
+int PhysicalCores() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
+    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  }
+  std::set<std::string> cores;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
+                       "/topology/thread_siblings_list");
+    std::string siblings;
+    // Without a topology every processor counts.
+    if (!std::getline(file, siblings)) siblings = "cpu" + std::to_string(cpu);
+    cores.insert(siblings);
+  }
+  return std::max(1, static_cast<int>(cores.size()));
 }
 
 }  // namespace
 
-int ProbePoolThreads(const OrtKernelContext* context) noexcept {
-  Meeting meeting(Processors());
+int ProbePoolThreads(const OrtKernelContext* context) {
+  Meeting meeting(PhysicalCores());
   if (meeting.expected == 1) return 1;
   OrtStatus* status = Ort().api->KernelContext_ParallelFor(
       context, &Attend, static_cast<size_t>(meeting.expected), 0, &meeting);

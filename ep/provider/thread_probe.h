@@ -5,10 +5,10 @@
 
 namespace tunableop {
 
-// Hands the pool one task for each processor that this process may run on; each waits until all
-// have come, and how many came is the answer: the pool's threads, or the processors if those are
-// fewer. Returns at once when all come, and after kPatience (thread_probe.cc) when the pool is
-// smaller. Once per session.
-int ProbePoolThreads(const OrtKernelContext* context) noexcept;
+// Hands the pool one task for each core that this process may run on; each waits until all have
+// come, and how many came is the answer: the pool's threads, or the cores if those are fewer.
+// Returns at once when all come, and after kPatienceNs (thread_probe.cc) when the pool is smaller.
+// Once per session.
+int ProbePoolThreads(const OrtKernelContext* context);
 
 }  // namespace tunableop
