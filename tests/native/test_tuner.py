@@ -137,6 +137,17 @@ def test_a_kernel_that_is_right_at_first_only_is_caught(defect: str) -> None:
     assert "sim0:fickle" in result["rejected"]
 
 
+@pytest.mark.parametrize("defect", ["last_row", "error"])
+@pytest.mark.parametrize("after", [1, 3, 7, 12, 25])
+def test_a_default_that_fails_later_loses_to_what_still_works(defect: str, after: int) -> None:
+    broken = {"defect": defect, "after": after}
+    result = tune(kernel("default", **broken), kernel("slow", 1.2))
+    assert result["winner"].kernel == "slow"
+    assert list(result["rejected"]) == ["sim0:default"]
+    with pytest.raises(RuntimeError, match="every kernel is wrong or fails"):
+        tune(kernel("default", **broken), kernel("slow", 1.2, **broken))
+
+
 @pytest.mark.parametrize(
     ("defect", "fields"),
     [
