@@ -207,8 +207,12 @@ class Ranking {
       Add(Config(single, splits_[0], 512, 16));
     }
     const TileShape main = kernels_.preferred[0];
+    const TileShape tall = kernels_.preferred[1];
+    // Tall tiles load less of B for each of their rows; the fewer passes over B, the better they
+    // do.
+    if (p_.m > 3 * main.rows) Add(Config(tall, splits_[0], 0, 16));
     Add(Config(main, splits_[0], 512, 16));
-    Add(Config(kernels_.preferred[1], splits_[0], 512, 16));
+    Add(Config(tall, splits_[0], 512, 16));
     Add(Config(main, splits_[0], DefaultKc()));
     if (splits_.size() > 1) Add(Config(main, splits_[1], 512, 16));
   }
