@@ -13,7 +13,7 @@ import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
 import pytest
 from support.graphs import gemm_model, graph, matmul_model, model, value
-from support.sessions import EP, check_runs, ours, quick_session, random
+from support.sessions import EP, check_runs, needs_names, ours, quick_session, random
 from support.tolerance import product
 
 A, B = random((3, 8), 1), random((8, 5), 2)
@@ -171,6 +171,7 @@ def test_options_among_the_providers_of_the_keyword() -> None:
     assert session.get_providers() == [EP, "CPUExecutionProvider"]
 
 
+@needs_names
 def test_the_callers_session_options_serve_the_next_session_as_they_did_before() -> None:
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
@@ -203,6 +204,19 @@ def test_session_options_for_anything_that_takes_them() -> None:
         assert tunableop.stats(session).fallbacks == {"tuning_off": 2}
 
 
+def test_session_options_serve_many_sessions() -> None:
+    """On onnxruntime 1.24 the provider was added to them; the same options again are no contradiction."""
+    options = ort.SessionOptions()
+    for _ in range(2):
+        session = quick_session(MODEL, sess_options=options)
+        right(session)
+        assert tunableop.stats(session).tuned == 1
+    ready = tunableop.session_options(tuning="off")
+    session = tunableop.InferenceSession(MODEL, ready, tuning="off")
+    right(session)
+    assert tunableop.stats(session).fallbacks == {"tuning_off": 2}
+
+
 def test_a_base_with_providers_is_refused() -> None:
     base = tunableop.session_options()
     with pytest.raises(tunableop.OptionError, match="providers already"):
@@ -227,7 +241,7 @@ def test_without_a_fallback_to_the_cpu_provider() -> None:
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     right(quick_session(MODEL, sess_options=options))
     with pytest.raises(Exception, match=r"(?i)fallback"):
-        quick_session(relu_only(), sess_options=options)
+        quick_session(relu_only(), sess_options=options)  # the same options as before: allowed everywhere
 
 
 @pytest.mark.parametrize(
@@ -367,6 +381,7 @@ def test_a_session_that_left_our_provider_says_so() -> None:
         tunableop.stats(session)
 
 
+@needs_names
 def test_a_session_made_anew_with_our_provider_starts_afresh() -> None:
     session = quick_session(MODEL)
     right(session)
