@@ -12,7 +12,10 @@ SOURCES := CMakeLists.txt pyproject.toml $(shell find ep python -type f -not -na
 $(VENV)/.installed: $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet ".[$(EXTRAS)]"
+	rm -rf dist
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps dist/*.whl
+	$(BIN)/python -m pip install --quiet "onnxruntime-ep-tunableop[$(EXTRAS)]" --find-links dist
 	touch $@
 
 demo: $(VENV)/.installed
@@ -33,8 +36,8 @@ format: $(VENV)/.installed
 	$(BIN)/clang-format -i $(shell git ls-files '*.h' '*.cc' '*.inc')
 
 bench: $(VENV)/.installed
-	$(BIN)/python benchmarks/shapes.py
-	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python -m benchmarks.shapes
+	$(BIN)/python -m benchmarks.overhead
 
 clean:
 	rm -rf build dist $(VENV)

@@ -16,9 +16,11 @@ constexpr size_t kSmallestTable = 64;
 
 // What a slot of the table points to. Immutable but for the CLOCK mark.
 struct Node final : Retired {
-  Node(uint64_t h, std::shared_ptr<const Entry> e) : hash(h), entry(std::move(e)) {}
+  Node(uint64_t h, const Problem& p, std::shared_ptr<const Entry> e)
+      : hash(h), problem(p), entry(std::move(e)) {}
 
   const uint64_t hash;
+  const Problem problem;  // a copy: comparing does not wait for another line of memory
   const std::shared_ptr<const Entry> entry;
   // Found since the CLOCK hand last came by. Written only when it changes, so that a hot entry's
   // cache line stays shared between the cores that read it.
@@ -50,7 +52,7 @@ inline bool Same(const Problem& a, const Problem& b) noexcept {
 }
 
 const Node* Removed() noexcept {
-  static const Node removed(0, nullptr);
+  static const Node removed(0, {}, nullptr);
   return &removed;
 }
 
@@ -83,7 +85,7 @@ struct SessionCache::Impl {
     for (size_t i = hash & t.mask;; i = (i + 1) & t.mask) {
       const Node* node = t.slots[i].load();
       if (node == nullptr) return nullptr;
-      if (node->hash == hash && node != removed && Same(node->entry->record.problem, problem)) {
+      if (node->hash == hash && node != removed && Same(node->problem, problem)) {
         return node;
       }
     }
@@ -96,7 +98,7 @@ struct SessionCache::Impl {
     for (size_t i = hash & t.mask;; i = (i + 1) & t.mask) {
       const Node* node = t.slots[i].load();
       if (node == nullptr) return nullptr;
-      if (node != removed && node->hash == hash && Same(node->entry->record.problem, problem)) {
+      if (node != removed && node->hash == hash && Same(node->problem, problem)) {
         return &t.slots[i];
       }
     }
@@ -183,7 +185,7 @@ void SessionCache::Put(std::shared_ptr<const Entry> entry) {
   if (entry == nullptr) return;
   const Problem& problem = entry->record.problem;
   const uint64_t hash = Hash(problem);
-  auto node = std::make_unique<Node>(hash, entry);
+  auto node = std::make_unique<Node>(hash, problem, entry);
   std::vector<std::unique_ptr<Retired>> unlinked;
   unlinked.reserve(4);  // at most an entry and a table: nothing below may throw half-way
   {

@@ -15,13 +15,16 @@
 namespace tunableop {
 namespace {
 
-constexpr double kProbeLimit = 1.5;        // times the default's: slower ones do not race
-constexpr double kHopeless = 3.0;          // times the default's: not even checked
-constexpr int kMostProbes = 4;             // noise may spoil some of them
-constexpr double kWarmUpShare = 0.02;      // of the budget, for the untimed calls of one candidate
-constexpr double kProbeShare = 0.04;       // of the budget, for its probes
-constexpr double kMostOfBudget = 1.0 / 3;  // a default that takes more is not raced against
-constexpr size_t kMostLanes = 8;           // that race; of more, those with the best probes
+constexpr double kProbeLimit = 1.5;     // times the default's: slower ones do not race
+constexpr double kHopeless = 3.0;       // times the default's: not even checked
+constexpr int kMostProbes = 4;          // noise may spoil some of them
+constexpr double kWarmUpShare = 0.02;   // of the budget, for the untimed calls of one candidate
+constexpr double kProbeShare = 0.04;    // of the budget, for its probes
+constexpr double kProbingShare = 0.5;   // of the budget: then the race begins with who is there
+constexpr double kMostOfBudget = 0.25;  // a default that takes more leaves no time for rounds
+constexpr double kBytesPerMs = 256
+                               << 10;  // of C, for each ms of the budget: checking takes time too
+constexpr size_t kMostLanes = 8;       // that race; of more, those with the best probes
 constexpr double kMultiplicationsPerMs = 1e5;  // for the reference, of each ms of the budget: 10 %
 
 struct Contender {
@@ -61,6 +64,14 @@ class Tuning {
     }
     if (problem_.batch > 1 && problem_.stride_c == 0) {
       return Default("the default, unmeasured: the batch items of C overlap");
+    }
+    const double bytes = static_cast<double>(problem_.m) * static_cast<double>(problem_.n) *
+                         static_cast<double>(problem_.batch) *
+                         static_cast<double>(SizeOf(problem_.c_type));
+    if (bytes > kBytesPerMs * options_.max_tuning_ms) {
+      return Default("the default, unmeasured: a budget of " +
+                     Milliseconds(options_.max_tuning_ms) + " does not pay for checking a C of " +
+                     std::to_string(static_cast<int64_t>(bytes) >> 10) + " KiB");
     }
     Result<Scratch> scratch = Scratch::Create(problem_, options_.max_scratch_bytes);
     if (!scratch.ok()) {
@@ -179,7 +190,8 @@ class Tuning {
     for (size_t i = 0; i < contenders_.size(); ++i) {
       Contender& contender = contenders_[i];
       // Past the budget only the search for a first right kernel goes on.
-      if (i != 0 && OutOfTime() && !racing.empty()) break;
+      const bool late = OutOfTime() || SpentMs() > kProbingShare * options_.max_tuning_ms;
+      if (i != 0 && late && !racing.empty()) break;
       double ms = 0.0;
       if (!RunAndCheck(contender, i == 0 ? HUGE_VAL : kHopeless * default_ms, ms)) continue;
       if (i == 0 && ms > kMostOfBudget * options_.max_tuning_ms) {

@@ -137,6 +137,17 @@ def test_a_kernel_that_is_right_at_first_only_is_caught(defect: str) -> None:
     assert "sim0:fickle" in result["rejected"]
 
 
+@pytest.mark.parametrize("defect", ["last_row", "error"])
+@pytest.mark.parametrize("after", [1, 3, 7, 12, 25])
+def test_a_default_that_fails_later_loses_to_what_still_works(defect: str, after: int) -> None:
+    broken = {"defect": defect, "after": after}
+    result = tune(kernel("default", **broken), kernel("slow", 1.2))
+    assert result["winner"].kernel == "slow"
+    assert list(result["rejected"]) == ["sim0:default"]
+    with pytest.raises(RuntimeError, match="every kernel is wrong or fails"):
+        tune(kernel("default", **broken), kernel("slow", 1.2, **broken))
+
+
 @pytest.mark.parametrize(
     ("defect", "fields"),
     [
@@ -168,7 +179,7 @@ def test_large_problems_are_checked_everywhere() -> None:
 
 def test_a_wrong_default_is_caught_in_the_last_row_of_the_last_batch_item() -> None:
     problem = make_problem(300, 64, 64, batch=10)
-    result = tune(kernel("default", defect="last_row"), kernel("right"), problem=problem, max_tuning_ms=2)
+    result = tune(kernel("default", defect="last_row"), kernel("right"), problem=problem, max_tuning_ms=4)
     assert "batch item 9, row 299" in result["rejected"]["sim0:default"]
 
 
@@ -289,6 +300,19 @@ def test_too_little_scratch() -> None:
     assert result["winner_ms"] == 0.0
     assert "more than the ceiling of 1000 bytes" in result["why"]
     assert result["calls"] == [[0, 0]]
+
+
+def test_a_large_c_is_not_checked_on_a_small_budget() -> None:
+    result = tune(kernel("default"), kernel("fast", 0.1), problem=make_problem(600, 600, 2), max_tuning_ms=1)
+    assert result["winner"].kernel == "default"
+    assert result["calls"] == [[0, 0]]
+    assert "does not pay for checking a C of 1406 KiB" in result["why"]
+
+
+def test_probing_leaves_time_for_the_race() -> None:
+    kernels = [kernel(f"k{i}", 1.0) for i in range(100)]
+    result = tune(kernel("default", 1.0), kernel("fast", 0.7), *kernels, scope_all=True)
+    assert result["winner"].kernel == "fast"
 
 
 # ---- the budget ---------------------------------------------------------------------------------
