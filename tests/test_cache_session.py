@@ -118,12 +118,14 @@ def test_results_that_are_handed_over_replace_what_was_learned(good: Document) -
 def test_dynamic_options_save_and_load_from_any_session(tmp_path: Path) -> None:
     tunableop.register()
     file = tmp_path / "dynamic.json"
-    providers = [(EP, {"max_tuning_ms": "2"}), "CPUExecutionProvider"]
-    first = ort.InferenceSession(MODEL.SerializeToString(), providers=providers)
+    options = ort.SessionOptions()
+    devices = [device for device in ort.get_ep_devices() if device.ep_name == EP]
+    options.add_provider_for_devices(devices, {"max_tuning_ms": "2"})
+    first = ort.InferenceSession(MODEL.SerializeToString(), options)
     use(first)
     first.set_ep_dynamic_options({"cache.save": str(file)})
     assert len(entries(json.loads(file.read_text()))) == len(SIZES)
-    second = ort.InferenceSession(MODEL.SerializeToString(), providers=providers)
+    second = ort.InferenceSession(MODEL.SerializeToString(), options)
     second.set_ep_dynamic_options({"cache.load": str(file)})
     use(second)
     assert tunableop.stats(second).hits == len(SIZES)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.process import run_python
+from support.sessions import needs_names
 
 EXITS = {
     "nothing": "",
@@ -255,21 +256,17 @@ def test_nothing_is_written_to_standard_output_or_error() -> None:
     assert done.stderr == ""
 
 
-def test_plain_onnxruntime_by_name_and_by_device() -> None:
-    run_python("""
+@pytest.mark.parametrize("way", ["plain", pytest.param("by_name", marks=needs_names)])
+def test_plain_onnxruntime_by_device_and_by_name(way: str) -> None:
+    run_python(f"""
     tunableop.register()
-    by_name = ort.InferenceSession(BYTES, providers=[EP, "CPUExecutionProvider"])
-    options = ort.SessionOptions()
-    devices = [device for device in ort.get_ep_devices() if device.ep_name == EP]
-    options.add_provider_for_devices(devices, {"tuning": "off"})
-    by_device = ort.InferenceSession(BYTES, sess_options=options)
-    del devices
-    for session in (by_name, by_device):
+    measuring, resting = {way}(), {way}(tuning="off")
+    for session in (measuring, resting):
         right(session)
         assert session.get_providers()[0] == EP
         assert [node.claimed for node in tunableop.explain(session).nodes] == [True]
-    assert tunableop.stats(by_name).tuned == 1
-    assert tunableop.stats(by_device).fallbacks == {"tuning_off": 1}
+    assert tunableop.stats(measuring).tuned == 1
+    assert tunableop.stats(resting).fallbacks == {{"tuning_off": 1}}
     """)
 
 
@@ -286,7 +283,7 @@ WRONG = (
 """
 
 
-@pytest.mark.parametrize("way", ["by_name", "by_device", "by_config_entry"])
+@pytest.mark.parametrize("way", [pytest.param("by_name", marks=needs_names), "by_device", "by_config_entry"])
 def test_plain_onnxruntime_refuses_wrong_options_and_names_the_right_ones(way: str) -> None:
     run_python(
         WRONG
@@ -319,11 +316,12 @@ right(make({"tuning": "off"}, sys.argv[1]))
     )
 
 
+@needs_names
 def test_where_plain_onnxruntime_falls_back_to_the_cpu_it_says_why() -> None:
     """Its own way with any error by name, unless enable_fallback=0; our InferenceSession never does."""
     done = run_python("""
     tunableop.register()
-    session = plain(tuning="sometimes")
+    session = by_name(tuning="sometimes")
     assert session.get_providers() == ["CPUExecutionProvider"]
     right(session)
     """)

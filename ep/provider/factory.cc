@@ -105,7 +105,7 @@ OrtStatus* Factory::CreateEpImpl(OrtEpFactory* self, const OrtHardwareDevice* co
       if (!status.ok() && status.code() != StatusCode::kNotFound)
         log.Warning(std::string(status.message()));
     }
-    *ep = new Provider(std::move(state), registry.value());
+    *ep = new Provider(std::move(state), registry.value(), Log(factory.default_logger_));
     return Status::Ok();
   });
 }

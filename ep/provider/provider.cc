@@ -10,8 +10,9 @@
 
 namespace tunableop {
 
-Provider::Provider(std::shared_ptr<SessionState> state, const OrtKernelRegistry* registry)
-    : OrtEp{}, state_(std::move(state)), registry_(registry) {
+Provider::Provider(std::shared_ptr<SessionState> state, const OrtKernelRegistry* registry,
+                   Log process_log)
+    : OrtEp{}, state_(std::move(state)), registry_(registry), process_log_(process_log) {
   ort_version_supported = Ort().version;
   GetName = &GetNameImpl;
   GetCapability = &GetCapabilityImpl;
@@ -21,7 +22,7 @@ Provider::Provider(std::shared_ptr<SessionState> state, const OrtKernelRegistry*
   OnSessionInitializationEnd = &OnSessionInitializationEndImpl;
 }
 
-Provider::~Provider() { state_->SaveOwnCache(); }
+Provider::~Provider() { state_->SaveOwnCache(process_log_); }
 
 const char* Provider::GetNameImpl(const OrtEp* /*self*/) noexcept { return kProviderName; }
 

@@ -15,7 +15,9 @@ inline constexpr char kOptionPrefix[] = "ep.tunableopexecutionprovider.";
 class Provider final : public OrtEp {
  public:
   // `registry` is the factory's and outlives every provider.
-  Provider(std::shared_ptr<SessionState> state, const OrtKernelRegistry* registry);
+  // `process_log` is for the end: ONNX Runtime 1.24 destroys a session's logger before its
+  // providers.
+  Provider(std::shared_ptr<SessionState> state, const OrtKernelRegistry* registry, Log process_log);
   ~Provider();  // saves the session's cache when the option `cache` asks for it
   Provider(const Provider&) = delete;
   Provider& operator=(const Provider&) = delete;
@@ -36,6 +38,7 @@ class Provider final : public OrtEp {
 
   std::shared_ptr<SessionState> state_;
   const OrtKernelRegistry* registry_;
+  const Log process_log_;
 };
 
 }  // namespace tunableop

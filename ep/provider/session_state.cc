@@ -275,7 +275,7 @@ Status SessionState::SaveCache(const std::string& path) {
   return SaveFile(path, Records(), CpuFingerprint());
 }
 
-void SessionState::SaveOwnCache() noexcept {
+void SessionState::SaveOwnCache(const Log& log) noexcept {
   try {
     if (options_.cache_path.empty() || !dirty_.exchange(false)) return;
     last_save_ms_.store(SteadyMs());
@@ -283,11 +283,11 @@ void SessionState::SaveOwnCache() noexcept {
       dirty_.store(true);
       const std::string line =
           "cache '" + options_.cache_path + "' not saved: " + std::string(status.message());
-      log_.Warning(line);
+      log.Warning(line);
       Note(line);
     }
   } catch (...) {
-    log_.Error("cache '" + options_.cache_path + "' not saved: out of memory");
+    log.Error("cache '" + options_.cache_path + "' not saved: out of memory");
   }
 }
 

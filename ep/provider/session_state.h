@@ -66,7 +66,9 @@ class SessionState {
   Status SaveCache(const std::string& path);
   // Saves to options().cache_path if there is one and something new was learned. Logs what goes
   // wrong.
-  void SaveOwnCache() noexcept;
+  void SaveOwnCache() noexcept { SaveOwnCache(log_); }
+  // For the end of the session, whose own logger may be gone by then.
+  void SaveOwnCache(const Log& log) noexcept;
   // True when something was learned since the last save to options().cache_path.
   bool dirty() const noexcept { return dirty_.load(std::memory_order_relaxed); }
 

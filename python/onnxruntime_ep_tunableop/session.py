@@ -206,8 +206,14 @@ class InferenceSession(ort.InferenceSession):
         argument = _model_argument(model)
         if _has_providers(options):
             # The options carry providers, ours among them (see session_options): they decide.
-            if texts or providers or provider_options:
-                given = [*texts, *(["providers"] if providers or provider_options else [])]
+            given = [
+                key
+                for key, value in texts.items()
+                if _options.config_entry(options, _options.PREFIX + key) != value
+            ]
+            if providers or provider_options:
+                given.append("providers")
+            if given:
                 raise OptionError(
                     f"sess_options name providers already, so {', '.join(given)} would be ignored: "
                     "give options to session_options, or pass options without providers"

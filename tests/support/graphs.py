@@ -71,8 +71,9 @@ def _one_node(
     return model(graph([node], free, [value("Y", None, dtype)], constants), opset)
 
 
-def constant(name: str, array: npt.NDArray[Any]) -> onnx.NodeProto:
-    return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array))
+def relu_model() -> onnx.ModelProto:
+    """A model without a GEMM."""
+    return model(graph([helper.make_node("Relu", ["X"], ["Y"])], [value("X", [3])], [value("Y")]))
 
 
 def if_model(

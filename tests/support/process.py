@@ -10,7 +10,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent.parent
 
 #: What every such script starts with.
-PREAMBLE = """
+PREAMBLE = '''
 import sys
 sys.path.insert(0, {tests!r})
 import numpy as np
@@ -30,9 +30,15 @@ def right(session, a=A):
     return True
 
 def plain(**options):
-    ours = (EP, {{key: str(value) for key, value in options.items()}})
-    return ort.InferenceSession(BYTES, providers=[ours, "CPUExecutionProvider"])
-"""
+    """Plain onnxruntime, by device: every version can."""
+    settings = ort.SessionOptions()
+    devices = [device for device in ort.get_ep_devices() if device.ep_name == EP]
+    settings.add_provider_for_devices(devices[:1], {{key: str(value) for key, value in options.items()}})
+    return ort.InferenceSession(BYTES, settings)
+
+def by_name(**options):
+    return ort.InferenceSession(BYTES, providers=[(EP, options), "CPUExecutionProvider"])
+'''
 
 
 def run_python(

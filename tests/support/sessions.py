@@ -9,10 +9,15 @@ import numpy.typing as npt
 import onnx
 import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
+import pytest
 
 from support.tolerance import Exact, assert_close
 
 EP = tunableop.get_ep_name()
+needs_names = pytest.mark.skipif(
+    tuple(int(part) for part in ort.__version__.split(".")[:2]) < (1, 25),
+    reason="onnxruntime 1.24 finds a plugin provider only by device",
+)
 Feeds = dict[str, npt.NDArray[Any]]
 
 #: Measures every problem, but for no longer than a test with many shapes can bear.

@@ -118,6 +118,11 @@ def smoke() -> str:
         del third
         assert own.is_file()
 
+        lost = tunableop.InferenceSession(model, cache=own / "no folder.json", max_tuning_ms=5.0)
+        check(lost)
+        assert any("not saved" in note for note in tunableop.explain(lost).notes)
+        del lost  # says so once more, and does not fall over
+
     device = by_device(model.SerializeToString())
     check(device)
     check(ort.InferenceSession(model.SerializeToString(), tunableop.session_options(tuning="off")))
