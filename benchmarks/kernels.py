@@ -145,7 +145,7 @@ def stock_timer(
             return [seconds(calls[0]) for _ in range(2)]
         # The least of some runs each: their difference must not be noise.
         many, one = (min(seconds(call) for _ in range(20)) for call in calls)
-        return [(many - one) / (counts[0] - counts[1])]
+        return [(many - one) / (max(counts) - min(counts))]
 
     return run
 
@@ -182,7 +182,7 @@ def measure(
         if shape.flops < SMALL_FLOPS:
             return [min(_core.time_kernel(problem, candidate, a, operand_b, c, iterations=20, **arguments))]
         if clock is time.perf_counter:
-            return _core.time_kernel(problem, candidate, a, operand_b, c, iterations=2, **arguments)
+            return list(_core.time_kernel(problem, candidate, a, operand_b, c, iterations=2, **arguments))
         start = clock()
         _core.time_kernel(problem, candidate, a, operand_b, c, iterations=2, **arguments)
         return [(clock() - start) / repeat / 2]

@@ -130,7 +130,7 @@ HammerReport HammerCache(int threads, double seconds, int64_t distinct, size_t c
     };
     std::vector<std::thread> pool;
     for (int t = 0; t < threads; ++t) {
-      const auto seed = static_cast<uint64_t>(t + 1);
+      const auto seed = static_cast<uint64_t>(t) + 1;
       pool.emplace_back([&, t, seed] { t % 4 == 0 ? write(seed) : read(seed); });
     }
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));

@@ -71,9 +71,10 @@ void RemoveOrphans(const std::string& folder, const std::string& base) {
   DIR* dir = ::opendir(folder.c_str());
   if (dir == nullptr) return;
   const std::string prefix = TemporaryPrefix(base);
-  while (const dirent* entry = ::readdir(dir)) {
+  const int descriptor = ::dirfd(dir);
+  while (const dirent* entry = descriptor >= 0 ? ::readdir(dir) : nullptr) {
     if (std::string_view(entry->d_name).starts_with(prefix)) {
-      ::unlinkat(::dirfd(dir), entry->d_name, 0);
+      ::unlinkat(descriptor, entry->d_name, 0);
     }
   }
   ::closedir(dir);

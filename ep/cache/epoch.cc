@@ -158,7 +158,8 @@ void Retire(std::vector<std::unique_ptr<Retired>> unlinked) noexcept {
     free = TakeFree(retirement);
   } catch (...) {
     // No memory for the list. Readers may be looking: rather leak than free.
-    for (std::unique_ptr<Retired>& object : unlinked) static_cast<void>(object.release());
+    for (std::unique_ptr<Retired>& object : unlinked)
+      (void)object.release();  // NOLINT(bugprone-unused-return-value)
   }
 }
 

@@ -185,7 +185,7 @@ void SessionCache::Put(std::shared_ptr<const Entry> entry) {
   if (entry == nullptr) return;
   const Problem& problem = entry->record.problem;
   const uint64_t hash = Hash(problem);
-  auto node = std::make_unique<Node>(hash, problem, entry);
+  auto node = std::make_unique<Node>(hash, problem, std::move(entry));
   std::vector<std::unique_ptr<Retired>> unlinked;
   unlinked.reserve(4);  // at most an entry and a table: nothing below may throw half-way
   {

@@ -133,7 +133,8 @@ void Reference::ChooseLines(double budget) {
     std::mt19937_64 random(2);
     // Lines of different batch items need different parts of B, which costs about another line.
     const double cost = problem_.batch > 1 && problem_.stride_b != 0 ? 2.0 : 1.0;
-    for (double spent = 4.0 * cost; spent + cost <= std::min(affordable, 4096.0); spent += cost) {
+    const auto more = static_cast<int64_t>(std::min(affordable, 4096.0) / cost) - 4;
+    for (int64_t i = 0; i < more; ++i) {
       chosen.push_back(static_cast<int64_t>(random() % static_cast<uint64_t>(all)));
     }
     std::sort(chosen.begin(), chosen.end());

@@ -56,13 +56,12 @@ Result<OpenBlasLibrary> Bind(void* handle, const std::string& name) {
     const auto set_threads = Find<void (*)(int)>(handle, prefix + "openblas_set_num_threads");
     const auto config = Find<char* (*)()>(handle, prefix + "openblas_get_config");
     const auto core = Find<char* (*)()>(handle, prefix + "openblas_get_corename");
-    for (const auto& [found, symbol] :
-         {std::pair{set_threads != nullptr, "openblas_set_num_threads"},
-          std::pair{config != nullptr, "openblas_get_config"},
-          std::pair{core != nullptr, "openblas_get_corename"}}) {
-      if (found) continue;
+    const auto missing = [&](const char* symbol) {
       return Status(StatusCode::kNotFound, name + " has no symbol " + prefix + symbol);
-    }
+    };
+    if (set_threads == nullptr) return missing("openblas_set_num_threads");
+    if (config == nullptr) return missing("openblas_get_config");
+    if (core == nullptr) return missing("openblas_get_corename");
     const std::string_view built = config();
     if (built.find("USE64BITINT") != std::string_view::npos) {
       return Status(StatusCode::kNotSupported, name + " was built with 64-bit integers");
@@ -102,9 +101,11 @@ Result<OpenBlasLibrary> LoadOpenBlas() {
       if (path.find(".so") == std::string::npos) path += "/libscipy_openblas.so";
       names.push_back(std::move(path));
     }
-    names.emplace_back("libopenblas.so.0");
   }
-  std::string reasons;
+  // Not the system's libopenblas.so.0: numpy may use that very library, and setting it to one
+  // thread would slow the user's own code.
+  std::string reasons =
+      names.empty() ? "not installed (pip install onnxruntime-ep-tunableop[openblas])" : "";
   for (const std::string& name : names) {
     Result<OpenBlasLibrary> library = Open(name);
     if (library.ok()) return library;

@@ -20,19 +20,19 @@ struct OpenBlasLibrary {
   std::string path;
 };
 
-// Looks at TUNABLEOP_OPENBLAS_LIBRARY (a file; when set, nothing else is tried), the path given by
-// SetOpenBlasSearchPath (a file, or a folder with the library), then libopenblas.so.0 by the
-// system's loader. Sets the library to one thread: its own pool beside ONNX Runtime's costs
-// 1.7-3.0x (measured), so it is called from several threads at once instead. kNotFound: no library,
-// or a symbol that it lacks; kNotSupported: it has 64-bit integers.
+// Looks at TUNABLEOP_OPENBLAS_LIBRARY (a file; when set, nothing else is tried), then the path
+// given by SetOpenBlasSearchPath (a file, or a folder with the library). Sets the library to one
+// thread: its own pool beside ONNX Runtime's costs 1.7-3.0x (measured), so it is called from
+// several threads at once instead. kNotFound: no library, or a symbol that it lacks; kNotSupported:
+// it has 64-bit integers.
 Result<OpenBlasLibrary> LoadOpenBlas();
 
 }  // namespace tunableop::cpu
 
 namespace tunableop {
 
-// Where to look for OpenBLAS besides the system's places: what the Python package scipy_openblas32
-// says. Has no effect once the libraries were loaded (CpuBackends()). Thread-safe.
+// Where to look for OpenBLAS: what the Python package scipy_openblas32 says. Has no effect once the
+// libraries were loaded (CpuBackends()). Thread-safe.
 void SetOpenBlasSearchPath(std::string path);
 
 }  // namespace tunableop
