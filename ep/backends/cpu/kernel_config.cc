@@ -53,6 +53,7 @@ bool ParseOption(std::string_view part, KernelConfig* config) {
   }
   if (part == "pb") return config->pack_b = true;
   if (part == "pa") return config->pack_a = true;
+  if (part == "nx") return config->ahead = true;
   const auto number = Number(part.size() > 2 ? part.substr(2) : std::string_view());
   if (!number) return false;
   if (part.starts_with("kc")) {
@@ -88,6 +89,7 @@ std::string ToName(const KernelConfig& config) {
   if (config.pack_b) name += "/pb";
   if (config.pack_a) name += "/pa";
   if (config.prefetch > 0) add("/pf", config.prefetch);
+  if (config.ahead) name += "/nx";
   return name;
 }
 

@@ -1,5 +1,7 @@
 // One native kernel, as a value and as its name:
-//   avx512:6x64/kc384/mc192/rows/pb/pa/pf32
+//   avx512:6x64/kc384/mc192/rows/pb/pa/pf32/nx
+//   |      |    |     |     |    |  |  |    +- while the tiles pass over one block of B, the next
+//   |      |    |     |     |    |  |  |       one is fetched into the second-level cache
 //   |      |    |     |     |    |  |  +- software prefetch of B, rows of the packed group ahead
 //   |      |    |     |     |    |  +- A is copied block by block (always so when A is transposed)
 //   |      |    |     |     |    +- a plain B is packed block by block (always when transposed)
@@ -31,6 +33,7 @@ struct KernelConfig {
   bool pack_b = false;
   bool pack_a = false;
   int64_t prefetch = 0;  // rows of B ahead; 0: none
+  bool ahead = false;    // fetch the next block of B
 
   bool operator==(const KernelConfig&) const = default;
 };

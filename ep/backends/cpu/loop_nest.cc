@@ -70,7 +70,10 @@ class Nest {
         for (int64_t i = part_.row_begin; i < part_.row_end; i += m_step) {
           const int64_t i_end = std::min(i + m_step, part_.row_end);
           SetRows(i, i_end);
-          for (int64_t group = g; group < g_end; ++group) RunGroup(group, g, i, i_end);
+          for (int64_t group = g; group < g_end; ++group) {
+            SetAhead(group + 1 < g_end ? group + 1 : g, group + 1 < g_end ? p : p + k_step);
+            RunGroup(group, g, i, i_end);
+          }
         }
         p += k_step;
       } while (p < p_.k);
@@ -199,16 +202,41 @@ class Nest {
     args.ldc = p_.ldc;
     args.k = k_count_;
     args.prefetch = config_.prefetch * kGroupColumns;
+    args.ahead = ahead_;
+    args.ahead_step = 0;
+    BAccess access = view.access;
+    if (ahead_ != nullptr && access == kGroupStride) {
+      access = kGroupAhead;
+      const int64_t strips = CeilDiv(CeilDiv(columns, width), config_.vectors);
+      const int64_t passes = strips * CeilDiv(row_end - row_begin, config_.rows);
+      args.ahead_step = CeilDiv(kGroupColumns * int64_t{sizeof(float)}, passes);
+    }
     args.finish = finish_;
     for (int64_t j = 0; j < columns;) {
       const int vectors = NextVectors(CeilDiv(columns - j, width));
       args.b = view.b + j;
       args.columns = std::min(columns - j, vectors * width);
       if (bias_ != nullptr && finish_.bias != nullptr) args.finish.bias = bias_ + column + j;
-      RunStrip(&args, view.access, vectors, row_end - row_begin,
-               c_ + row_begin * p_.ldc + column + j);
+      RunStrip(&args, access, vectors, row_end - row_begin, c_ + row_begin * p_.ldc + column + j);
       j += vectors * width;
     }
+  }
+
+  // The block of a packed B that RunGroup meets after the present one.
+  void SetAhead(int64_t group, int64_t k_begin) noexcept {
+    ahead_ = nullptr;
+    if (!config_.ahead || !packed_ || k_begin >= p_.k) return;
+    ahead_ = reinterpret_cast<const char*>(b_ + group * kGroupColumns * p_.k +
+                                           k_begin * PackedGroupWidth(p_.n, group));
+  }
+
+  // `tiles` tiles of `rows` rows below each other.
+  void RunTiles(TileArgs* args, BAccess access, int vectors, int64_t rows, int64_t tiles) noexcept {
+    args->tiles = tiles;
+    kernels_.tile[access][vectors][rows](*args);
+    args->a += tiles * rows * args->lda;
+    args->c += tiles * rows * args->ldc;
+    args->ahead += tiles * args->k * args->ahead_step;
   }
 
   // Rows cut evenly: 128 rows of a 6-row tile are 18 x 6 + 4 x 5, not 21 x 6 + 2.
@@ -219,14 +247,8 @@ class Nest {
     const int64_t longer = rows % tiles;
     args->a = rows_a_;
     args->c = c;
-    if (longer > 0) {
-      args->tiles = longer;
-      kernels_.tile[access][vectors][fewer + 1](*args);
-      args->a += longer * (fewer + 1) * args->lda;
-      args->c += longer * (fewer + 1) * args->ldc;
-    }
-    args->tiles = tiles - longer;
-    kernels_.tile[access][vectors][fewer](*args);
+    if (longer > 0) RunTiles(args, access, vectors, fewer + 1, longer);
+    RunTiles(args, access, vectors, fewer, tiles - longer);
   }
 
   const Problem& p_;
@@ -250,6 +272,7 @@ class Nest {
   const float* rows_a_ = nullptr;
   int64_t rows_lda_ = 0;
   int64_t packed_lda_ = 0;
+  const char* ahead_ = nullptr;
   float* a_scratch_ = nullptr;
   float* b_scratch_ = nullptr;
   Finish finish_ = {};

@@ -34,8 +34,12 @@ struct TileArgs {
   int64_t k;  // may be 0
   int64_t tiles;
   int64_t columns;   // > (vectors - 1) * width, <= vectors * width
-  int64_t prefetch;  // floats ahead of b, kernels of the prefetching kind only
-  Finish finish;     // bias: of the first column
+  int64_t prefetch;  // floats ahead of b, kGroupPrefetch only
+  // kGroupAhead only: what to fetch into the second-level cache meanwhile. Each step of k moves on
+  // by ahead_step bytes, so that several passes over one block of B fetch the next at an even pace.
+  const char* ahead;
+  int64_t ahead_step;
+  Finish finish;  // bias: of the first column
 };
 using TileFunction = void (*)(const TileArgs& args) noexcept;
 
@@ -86,7 +90,8 @@ enum BAccess : int32_t {
   kAnyStride = 0,      // ldb is read at run time
   kGroupStride = 1,    // ldb is kGroupColumns, a compile-time constant (+4 %, measured on Zen 4)
   kGroupPrefetch = 2,  // the same, with software prefetch, for B that streams from memory
-  kBAccessCount = 3,
+  kGroupAhead = 3,     // kGroupStride, fetching the block of B that comes next
+  kBAccessCount = 4,
 };
 
 struct MicroKernels {
