@@ -2,35 +2,41 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-EXTRAS := openblas,models,test,lint
+# What goes to pip when the wheel is built, e.g. --config-settings=cmake.define.TUNABLEOP_WERROR=ON
+WHEEL_FLAGS ?=
 
 .PHONY: demo test lint format bench clean
 
-# Reinstalls when anything that goes into the wheel changed.
+# Builds and installs the wheel again when anything that goes into it changed.
 SOURCES := CMakeLists.txt pyproject.toml $(shell find ep python -type f -not -name '*.pyc')
 
 $(VENV)/.installed: $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	rm -rf dist
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist $(WHEEL_FLAGS) .
 	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps dist/*.whl
-	$(BIN)/python -m pip install --quiet "onnxruntime-ep-tunableop[$(EXTRAS)]" --find-links dist
+	$(BIN)/python -m pip install --quiet "onnxruntime-ep-tunableop[openblas,models]" --find-links dist
+	touch $@
+
+# What only test, lint and format need.
+$(VENV)/.tools: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet "onnxruntime-ep-tunableop[test,lint]" --find-links dist
 	touch $@
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/demo.py
 
-test: $(VENV)/.installed
+test: $(VENV)/.tools
 	$(BIN)/python -m pytest
 
-lint: $(VENV)/.installed
+lint: $(VENV)/.tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python tools/lint_cpp.py
 
-format: $(VENV)/.installed
+format: $(VENV)/.tools
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(shell git ls-files '*.h' '*.cc' '*.inc')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import math
 import os
@@ -11,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -27,11 +29,49 @@ OUR_PROVIDER = "TunableOpExecutionProvider"
 ALIGNMENT = 64  # bytes; what a tensor inside a real model has
 
 
+#: Processors of this process before the calling thread was pinned.
+PROCESSORS = sorted(os.sched_getaffinity(0))
+
+SHAPES = Path(__file__).with_name("shapes.csv")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """C[batch, m, n] = A[batch, m, k] x B; a constant B is [k, n], another one [batch, k, n]."""
+
+    name: str
+    batch: int
+    m: int
+    n: int
+    k: int
+    constant_b: bool
+
+    @property
+    def size(self) -> str:
+        """For example "96x 128x128x64"."""
+        return (f"{self.batch}x " if self.batch > 1 else "") + f"{self.m}x{self.n}x{self.k}"
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations of one product."""
+        return 2.0 * self.batch * self.m * self.n * self.k
+
+
+def read_shapes(path: Path = SHAPES) -> list[Shape]:
+    """The rows of a shapes file; lines that begin with # are comments."""
+    with path.open(newline="") as file:
+        rows = csv.DictReader(line for line in file if not line.startswith("#"))
+        return [
+            Shape(r["name"], int(r["batch"]), int(r["m"]), int(r["n"]), int(r["k"]), r["b_const"] == "1")
+            for r in rows
+        ]
+
+
 def machine() -> dict[str, str]:
     """What a figure depends on: processor, cores this process may use, versions, load when it began."""
     return {
-        "cpu": _cpu_model(),
-        "cores": str(len(os.sched_getaffinity(0))),
+        "cpu": cpu_model(),
+        "cores": str(len(PROCESSORS)),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "onnxruntime": ort.__version__,
@@ -47,17 +87,13 @@ def machine_line() -> str:
     return ", ".join(f"{key} {value}" for key, value in machine().items())
 
 
-#: Processors of this process before the calling thread was pinned.
-PROCESSORS = sorted(os.sched_getaffinity(0))
-
-
 def session_options(threads: int) -> ort.SessionOptions:
     """What every session here is made with: default optimisations, assignments recorded.
 
     Several sessions live in one process, and the threads of an idle one must not take a processor from the
     one that is timed: pools stop spinning when a run ends, and the calling thread and the pool's threads are
-    pinned to a processor each, as ONNX Runtime pins a pool of default size. Without these, stock differed from
-    itself by a factor of two at two threads; with them, by 2 %.
+    pinned to a processor each, as ONNX Runtime pins a pool of default size. Without these, stock differed
+    from itself by a factor of two at two threads; with them, by 2 %.
     """
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
@@ -185,6 +221,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: a look, not a result")
     parser.add_argument("--rounds", type=int, help="rounds of each comparison (default: 15, quick 5)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured to FILE")
+    parser.add_argument("--check", action="store_true", help="exit with 1 when a stated bound is missed")
     return parser
 
 
@@ -192,6 +229,13 @@ def plan(args: argparse.Namespace) -> Plan:
     """The measuring plan that the arguments ask for."""
     base = QUICK if args.quick else Plan()
     return Plan(args.rounds or base.rounds, base.block, base.warm_up, base.seed)
+
+
+def complain(what: str, found: Sequence[str]) -> bool:
+    """Prints what is wrong, if anything is; returns whether it is."""
+    if found:
+        print(f"{what}: {'; '.join(found)}", file=sys.stderr)
+    return bool(found)
 
 
 def write_json(path: Path | None, benchmark: str, args: argparse.Namespace, results: object) -> None:
@@ -227,7 +271,8 @@ def _version(distribution: str) -> str:
         return "not installed"
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """The processor's name as the system gives it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,5 +1,7 @@
 """Compare single GEMM kernels with the stock CPU execution provider, shape by shape.
 
+    python -m benchmarks.kernels [--threads 1 2] [--filter TEXT] [--all] [--seconds 2]
+
 For each shape of ``shapes.csv``: a stock ONNX Runtime session of one MatMul node, the default native
 kernel and every candidate, called in turn inside one process, so that whatever else the machine does
 hits all of them alike. The figure of each is its minimum over the rounds. Stock's figure for small
@@ -12,8 +14,6 @@ thread's processor time, which a busy machine disturbs less.
 from __future__ import annotations
 
 import argparse
-import csv
-import math
 import platform
 import statistics
 import sys
@@ -28,25 +28,10 @@ import onnxruntime as ort
 from onnx import TensorProto, helper
 from onnxruntime_ep_tunableop import _core
 
+from benchmarks.common import SHAPES, Shape, cpu_model, geomean, read_shapes
+
 # Below this a call of a whole session costs more than the product in it.
 SMALL_FLOPS = 5e7
-
-
-@dataclass(frozen=True)
-class Shape:
-    """One line of shapes.csv."""
-
-    name: str
-    batch: int
-    m: int
-    n: int
-    k: int
-    b_const: bool
-
-    @property
-    def flops(self) -> float:
-        """Floating-point operations of one product."""
-        return 2.0 * self.batch * self.m * self.n * self.k
 
 
 @dataclass(frozen=True)
@@ -61,17 +46,6 @@ class Row:
     best_kernel: str
 
 
-def read_shapes(path: Path) -> list[Shape]:
-    """Read shapes.csv, whose first lines may be comments."""
-    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
-    return [
-        Shape(
-            row["name"], int(row["batch"]), int(row["m"]), int(row["n"]), int(row["k"]), row["b_const"] == "1"
-        )
-        for row in csv.DictReader(lines)
-    ]
-
-
 def problem_of(shape: Shape, threads: int) -> _core.Problem:
     """The Problem of a shape: a weight is packed, anything else is read as it is."""
     problem = _core.Problem()
@@ -81,7 +55,7 @@ def problem_of(shape: Shape, threads: int) -> _core.Problem:
     problem.stride_c = shape.m * shape.n if shape.batch > 1 else 0
     problem.align_a = problem.align_b = problem.align_c = 4
     problem.threads = threads
-    if shape.b_const:
+    if shape.constant_b:
         problem.b_constant = 1
         problem.b_layout = _core.BLayout.packed
     else:
@@ -95,7 +69,7 @@ def stock_call(shape: Shape, a: np.ndarray, b: np.ndarray, threads: int, nodes: 
     c_shape = [shape.batch, shape.m, shape.n]
     inputs = [helper.make_tensor_value_info("a", TensorProto.FLOAT, a.shape)]
     initializers = []
-    if shape.b_const:
+    if shape.constant_b:
         initializers.append(onnx.numpy_helper.from_array(b, "b"))
     else:
         inputs.append(helper.make_tensor_value_info("b", TensorProto.FLOAT, b.shape))
@@ -116,7 +90,7 @@ def stock_call(shape: Shape, a: np.ndarray, b: np.ndarray, threads: int, nodes: 
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     binding = session.io_binding()
     binding.bind_ortvalue_input("a", ort.OrtValue.ortvalue_from_numpy(a))
-    if not shape.b_const:
+    if not shape.constant_b:
         binding.bind_ortvalue_input("b", ort.OrtValue.ortvalue_from_numpy(b))
     output = ort.OrtValue.ortvalue_from_numpy(np.zeros(c_shape, np.float32))
     for name in names:
@@ -162,12 +136,12 @@ def measure(
     rng = np.random.default_rng(0)
     lead = (shape.batch,) if shape.batch > 1 else ()
     a = rng.standard_normal((*lead, shape.m, shape.k), dtype=np.float32)
-    b = rng.standard_normal((() if shape.b_const else lead) + (shape.k, shape.n), dtype=np.float32)
+    b = rng.standard_normal((() if shape.constant_b else lead) + (shape.k, shape.n), dtype=np.float32)
     c = np.zeros((*lead, shape.m, shape.n), np.float32)
     clock = time.thread_time if cpu_time and threads == 1 else time.perf_counter
     stock = stock_timer(shape, a if a.ndim == 3 else a[None], b, threads, clock)
     problem = problem_of(shape, threads)
-    operand_b = _core.pack_b(b) if shape.b_const else b
+    operand_b = _core.pack_b(b) if shape.constant_b else b
     candidates = _core.candidates(problem, scope_all)
     default = candidates[0]
     if only is not None:
@@ -212,21 +186,6 @@ def measure(
     )
 
 
-def processor() -> str:
-    """The processor's name as the system gives it."""
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor()
-
-
-def geomean(values: list[float]) -> float:
-    """Geometric mean."""
-    return math.exp(sum(math.log(v) for v in values) / len(values)) if values else math.nan
-
-
 def report(rows: list[Row], threads: int) -> None:
     """Print the summary of one thread count."""
     best = [row.stock / row.best for row in rows]
@@ -243,7 +202,7 @@ def report(rows: list[Row], threads: int) -> None:
 def main() -> int:
     """Measure the shapes asked for and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--shapes", type=Path, default=Path(__file__).with_name("shapes.csv"))
+    parser.add_argument("--shapes", type=Path, default=SHAPES)
     parser.add_argument("--filter", default="", help="only shapes whose name contains this")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--seconds", type=float, default=2.0, help="time of the final race of a shape")
@@ -255,7 +214,7 @@ def main() -> int:
     if args.openblas:
         _core.set_openblas_search_path(args.openblas)
 
-    print(f"{processor()}; {platform.platform()}; onnxruntime {ort.__version__}; numpy {np.__version__}")
+    print(f"{cpu_model()}; {platform.platform()}; onnxruntime {ort.__version__}; numpy {np.__version__}")
     for library in _core.libraries():
         print(f"{library['library']}: {library['identity'] or library['reason']}")
     for threads in args.threads:

@@ -1,10 +1,12 @@
 """Interleaved timing: what is compared runs in turns, in one process, and meets the same machine.
 
 One round gives every contender one block, in an order drawn anew (and recorded). A block waits until the
-process is idle, warms up, then times single calls; its figure is their median. Waiting matters: the thread
-pool of an ONNX Runtime session spins for tens of milliseconds after its last run and would take a core from
-the next contender. Spinning itself stays on, because users have it on. The ratio of two contenders is taken
-in each round; the median of these is the result, their quartiles are its spread.
+process is idle, warms up, then times single calls; its figure is their median. Waiting matters: the pool of
+an ONNX Runtime session of default options spins for tens of milliseconds after its last run and would take a
+core from the next contender. The sessions of `benchmarks.common` are told to stop spinning when a run ends
+(within a run they spin as ever), and their threads are pinned: waiting is then short, and only makes sure.
+The ratio of two contenders is taken in each round; the median of these is the result, their quartiles are its
+spread.
 """
 
 from __future__ import annotations

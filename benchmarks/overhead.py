@@ -1,6 +1,6 @@
 """What a node costs beside its arithmetic: chains of tiny MatMul nodes, ours against stock.
 
-    python -m benchmarks.overhead [--threads 1,2] [--quick] [--json FILE]
+    python -m benchmarks.overhead [--threads 1,2] [--quick] [--check] [--json FILE]
 
 A run has a fixed cost, so the cost of a node is a slope: (time of 576 nodes - time of 64 nodes) / 512, taken
 in each interleaved round. Minimum and median over the rounds are shown: the minimum is the quiet machine's.
@@ -80,8 +80,21 @@ def measure(constant: bool, threads: int, args: Any) -> list[dict[str, Any]]:
     return results
 
 
+def missed(results: list[dict[str, Any]]) -> list[str]:
+    """Where a node of ours costs more than one of stock's, on the quiet machine."""
+    stock = {
+        (r["threads"], r["constant_b"]): r["ns_per_node_min"] for r in results if r["contender"] == "stock"
+    }
+    return [
+        f"{r['contender']}, {r['threads']} thread(s), B {'constant' if r['constant_b'] else 'input'}: "
+        f"{r['ns_per_node_min']:.0f} ns, stock {stock[r['threads'], r['constant_b']]:.0f} ns"
+        for r in results
+        if not r["ns_per_node_min"] <= stock[r["threads"], r["constant_b"]]
+    ]
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command line; returns the exit status."""
+    """Runs the command line; returns the exit status: 1 when --check is given and ours costs more."""
     args = common.arguments("Cost of a node against stock ONNX Runtime.").parse_args(arguments)
     print(common.machine_line(), end="\n\n")
     results: list[dict[str, Any]] = []
@@ -102,7 +115,7 @@ def main(arguments: list[str] | None = None) -> int:
     ]
     print(common.table(header, rows))
     common.write_json(args.json, "overhead", args, results)
-    return 0
+    return 1 if args.check and common.complain("BOUND MISSED", missed(results)) else 0
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -16,7 +17,16 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # `benchmarks` is a folder of the repository, not an installed package
     sys.path.insert(0, str(ROOT))
 
-from benchmarks import common, end_to_end, measure, overhead, shapes  # noqa: E402
+from benchmarks import common, end_to_end, kernels, measure, overhead, shapes  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _no_other_test_is_pinned():
+    """Sessions of the benchmarks pin the thread that makes them, here pytest's."""
+    before = os.sched_getaffinity(0)
+    yield
+    os.sched_setaffinity(0, before)
+
 
 FAST = measure.Plan(rounds=4, block=0.002, warm_up=0.001)
 
@@ -42,17 +52,19 @@ def test_ratio_is_taken_round_by_round():
 
 
 def test_every_shape_is_read():
-    read = shapes.read_shapes()
+    read = common.read_shapes()
     assert len(read) == 26
-    assert read[0] == shapes.Shape("bert_b16_qkv", 1, 2048, 768, 768, True)
+    assert read[0] == common.Shape("bert_b16_qkv", 1, 2048, 768, 768, True)
     scores = next(s for s in read if s.name == "attn_scores")
     assert scores.size == "96x 128x128x64"
+    assert scores.flops == 2 * 96 * 128 * 128 * 64
+    assert kernels.read_shapes is common.read_shapes
     assert [x.shape for x in shapes.operands(scores)] == [(96, 128, 64), (96, 64, 128)]
 
 
 @pytest.mark.parametrize("constant_b", [True, False])
 def test_one_product_against_stock(constant_b):
-    shape = shapes.Shape("x", 1 if constant_b else 3, 5, 7, 300, constant_b)
+    shape = common.Shape("x", 1 if constant_b else 3, 5, 7, 300, constant_b)
     a, b = shapes.operands(shape)
     session = common.stock_session(shapes.model(a, b, constant_b), threads=1)
     call, (c,) = common.bound(session, {"a": a} if constant_b else {"a": a, "b": b})
@@ -104,6 +116,105 @@ def test_arguments(capsys):
     with pytest.raises(SystemExit):
         shapes.main(["--only", "nope"])
     assert "no such shape: nope" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        shapes.main(["--candidates", "openblas"])
+    assert "invalid choice: 'openblas'" in capsys.readouterr().err
+
+
+def test_the_machine_has_the_cores_there_were_before_pinning():
+    common.session_options(threads=1)
+    assert len(os.sched_getaffinity(0)) == 1
+    assert common.machine()["cores"] == str(len(common.PROCESSORS))
+
+
+def of_shape(name, tuned, default=1.0):
+    """What shapes.measure gives, with these stock/tuned and stock/default."""
+    ratio = {key: vars(measure.Ratio(v, v, v, v)) for key, v in (("tuned", tuned), ("default", default))}
+    gain = tuned / default
+    return {
+        "shape": name,
+        "size": "1x1x1",
+        "us": dict.fromkeys(("stock", "default", "tuned"), 1.0),
+        "ratio": ratio | {"again": vars(measure.Ratio(1.0, 1.0, 1.0, 1.0))},
+        "gain": vars(measure.Ratio(gain, gain - 0.01, gain + 0.01, gain)),
+        "kernel": "k",
+        "error": {"default": 0.0, "tuned": 0.0},
+    }
+
+
+def test_shapes_compares_the_default_with_the_tuned_kernel(capsys, monkeypatch):
+    found = {"bert_b16_qkv": of_shape("bert_b16_qkv", 1.5, 1.2), "attn_scores": of_shape("attn_scores", 1.0)}
+    monkeypatch.setattr(shapes, "measure", lambda shape, threads, args: found[shape.name])
+    assert shapes.main(["--threads", "1", "--only", "bert_b16_qkv", "--only", "attn_scores"]) == 0
+    out = capsys.readouterr().out
+    assert "default/tuned: geomean 1.118 over 2 shapes, worst 1.000 (attn_scores)" in out
+    header, _, first, _ = (line.split("|") for line in out.splitlines() if line.startswith("|"))
+    assert first[[cell.strip() for cell in header].index("default/tuned")].strip() == "1.250 (1.240-1.260)"
+
+
+def test_shapes_misses_a_bound(capsys, monkeypatch):
+    results = [of_shape("a", 1.5), of_shape("b", 0.9)]
+    assert shapes.missed(results, 1.10, 0.92) == ["stock/tuned: b 0.900, expected at least 0.92"]
+    assert shapes.missed(results, 1.2, 0.8) == ["stock/tuned: geomean 1.162, expected at least 1.2"]
+    assert shapes.missed(results, 1.10, 0.85) == []
+    assert shapes.missed([of_shape("a", float("nan"))], 1.10, 0.92), "what is no number misses, too"
+    monkeypatch.setattr(shapes, "measure", lambda shape, threads, args: of_shape(shape.name, 1.0))
+    command = ["--threads", "1,2", "--only", "attn_scores"]
+    assert shapes.main(command) == 0
+    assert shapes.main([*command, "--check", "--min-geomean", "1"]) == 0
+    assert "BOUND MISSED" not in capsys.readouterr().err
+    assert shapes.main([*command, "--check"]) == 1
+    assert "BOUND MISSED: 1 thread(s), stock/tuned: geomean 1.000, expected" in capsys.readouterr().err
+
+
+def test_end_to_end_misses_a_bound(capsys, monkeypatch):
+    def one(claim, fusion, ratio):
+        return {
+            "model": "m",
+            "threads": 1,
+            "claim": claim,
+            "fusion": fusion,
+            "ms": {"stock": 1.0, "ours": 1.0},
+            "ratio": vars(measure.Ratio(ratio, ratio, ratio, ratio)),
+            "nodes": 1,
+            "tuned": 1,
+            "tuning_seconds": 0.0,
+            "difference": 0.0,
+        }
+
+    results = [one("noise", "-", 1.0), one("auto", "auto", 0.97), one("auto", "keep", 0.5)]
+    assert end_to_end.missed(results) == ["m, 1 thread(s), auto/auto: 0.970, expected at least 0.98"]
+    monkeypatch.setattr(end_to_end, "measure", lambda *_: results)
+    command = ["--threads", "1", "--model", "minilm-1x128"]
+    assert end_to_end.main(command) == 0
+    assert end_to_end.main([*command, "--check"]) == 1
+    assert "BOUND MISSED: m, 1 thread(s), auto/auto" in capsys.readouterr().err
+    results[1] = one("auto", "auto", 0.98)
+    assert end_to_end.main([*command, "--check"]) == 0
+
+
+def test_overhead_misses_a_bound(capsys, monkeypatch):
+    def results(constant, threads, args):
+        return [
+            {
+                "contender": name,
+                "constant_b": constant,
+                "threads": threads,
+                "ns_per_node_min": ns if constant else 1.0,
+                "ns_per_node_median": ns,
+                "chain_64_us": ns,
+            }
+            for name, ns in zip(overhead.CONTENDERS, (500.0, 400.0, tuned), strict=True)
+        ]
+
+    monkeypatch.setattr(overhead, "measure", results)
+    tuned = 501.0
+    assert overhead.main(["--threads", "2"]) == 0
+    assert overhead.main(["--threads", "2", "--check"]) == 1
+    expected = "BOUND MISSED: ours, tuned, 2 thread(s), B constant: 501 ns, stock 500 ns\n"
+    assert capsys.readouterr().err == expected
+    tuned = 500.0
+    assert overhead.main(["--threads", "2", "--check"]) == 0
 
 
 def test_small_cases_build_and_run(tmp_path):

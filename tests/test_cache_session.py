@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import onnxruntime_ep_tunableop as tunableop
 import pytest
 from support.process import run_python
 from support.results import MODEL, SIZES, Document, entries, learned, use, write
-from support.sessions import EP, quick_session
+from support.sessions import EP, needs_names, quick_session
 
 SCHEMA = Path(__file__).resolve().parent.parent / "docs" / "tuning-results.schema.json"
 
@@ -167,12 +168,30 @@ def test_entries_of_another_machine_stay_in_the_file(tmp_path: Path, good: Docum
     assert foreign["machines"][0] in saved["machines"]
 
 
+def by_keyword(cache: str | Path) -> ort.InferenceSession:
+    return quick_session(MODEL, cache=cache)
+
+
+def by_session_options(cache: str | Path) -> ort.InferenceSession:
+    return tunableop.InferenceSession(MODEL, tunableop.session_options(max_tuning_ms=2.0, cache=cache))
+
+
+def by_providers(cache: str | Path) -> ort.InferenceSession:
+    return tunableop.InferenceSession(MODEL, providers=[(EP, {"max_tuning_ms": 2.0, "cache": cache})])
+
+
+@needs_names
+@pytest.mark.parametrize("kind", [str, Path])
+@pytest.mark.parametrize("make", [by_keyword, by_session_options, by_providers])
 def test_a_relative_path_is_relative_to_where_the_session_was_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Callable[[str | Path], ort.InferenceSession],
+    kind: Callable[[str], str | Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "later").mkdir()
     monkeypatch.chdir(tmp_path)
-    session = quick_session(MODEL, cache="own.json")
+    session = make(kind("own.json"))
     monkeypatch.chdir(tmp_path / "later")
     use(session)
     del session

@@ -11,7 +11,7 @@ import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
 import pytest
 from support.graphs import graph, model, value
-from support.sessions import EP, Feeds, assigned, quick_session, random
+from support.sessions import EP, QUICK, Feeds, assigned, needs_names, quick_session, random
 
 M, K, N = 6, 12, 20
 DISABLED = "optimization.disable_specified_optimizers"
@@ -193,3 +193,37 @@ def test_the_weight_of_a_tied_layer_is_seen_in_both_nodes() -> None:
     x = random((5, K), 3)
     np.testing.assert_allclose(session.run(None, {"X": x})[0], x @ W @ W.T, rtol=1e-4, atol=1e-4)
     assert [node.weight for node in tunableop.explain(session).nodes] == [True, True]
+
+
+@pytest.mark.parametrize("fusion", ["off", "keep"])
+@pytest.mark.parametrize(
+    "way", ["session_options", "providers", "provider_options", "config_entry", "base_config_entry"]
+)
+@needs_names
+def test_fusion_means_the_same_whatever_way_it_came(way: str, fusion: str) -> None:
+    options = ort.SessionOptions()
+    arguments: dict[str, Any] = {"sess_options": options}
+    if way == "session_options":
+        tunableop.session_options(options, **QUICK, fusion=fusion)
+    elif way == "providers":
+        arguments["providers"] = [(EP, {"fusion": fusion}), "CPUExecutionProvider"]
+    elif way == "provider_options":
+        arguments["providers"] = [EP, "CPUExecutionProvider"]
+        arguments["provider_options"] = [{"fusion": fusion}, {}]
+    else:
+        options.add_session_config_entry(f"ep.{EP.lower()}.fusion", fusion)
+    if way == "base_config_entry":
+        tunableop.session_options(options)
+    session = tunableop.InferenceSession(PATTERNS["matmul_add"], **arguments)
+    assert operators(session) == ({"Gemm"} if fusion == "keep" else {"MatMul", "Add"})
+
+
+@needs_names
+def test_of_several_ways_to_give_fusion_the_nearest_wins() -> None:
+    options = ort.SessionOptions()
+    options.add_session_config_entry(f"ep.{EP.lower()}.fusion", "off")
+    providers = [(EP, {"fusion": "keep"}), "CPUExecutionProvider"]
+    beside = tunableop.InferenceSession(PATTERNS["matmul_add"], options, providers=providers)
+    assert operators(beside) == {"Gemm"}
+    keyword = tunableop.InferenceSession(PATTERNS["matmul_add"], options, providers=providers, fusion="auto")
+    assert operators(keyword) == {"MatMul", "Add"}

@@ -34,6 +34,62 @@ def test_every_way_to_end_a_process_is_clean_and_saves_the_cache(how: str, tmp_p
     assert len(json.loads(cache.read_text())["machines"][0]["entries"]) == 1
 
 
+WAYS = {
+    "keyword": "tunableop.InferenceSession(MODEL, cache=sys.argv[1])",
+    "session_options": "tunableop.InferenceSession(MODEL, tunableop.session_options(cache=sys.argv[1]))",
+    "providers": "tunableop.InferenceSession(MODEL, providers=[(EP, {'cache': sys.argv[1]})])",
+}
+
+
+@needs_names
+@pytest.mark.parametrize("way", WAYS)
+def test_a_session_that_is_never_released_is_saved_at_exit(way: str, tmp_path: Path) -> None:
+    cache = tmp_path / "own.json"
+    run_python(
+        f"""
+        import ctypes
+        session = {WAYS[way]}
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(session))
+        right(session)  # saved at once, and what follows not again so soon
+        right(session, A[:2])
+        """,
+        str(cache),
+    )
+    assert len(json.loads(cache.read_text())["machines"][0]["entries"]) == 2
+
+
+def test_trouble_with_one_session_at_exit_costs_the_others_nothing() -> None:
+    done = run_python("""
+    from onnxruntime_ep_tunableop import _control
+    sessions = [tunableop.InferenceSession(MODEL) for _ in range(3)]
+    def fail(session):
+        print("asked")
+        raise ValueError("an answer that is no JSON")
+    _control.save_own_cache = fail
+    """)
+    assert done.stdout.count("asked") == 3
+    assert done.stderr.count("the cache of a session was not saved: an answer that is no JSON") == 3
+
+
+def test_a_session_that_another_copy_of_the_library_serves_is_refused(tmp_path: Path) -> None:
+    """Somebody else registered a copy under our name: what we ask, we ask our own library."""
+    run_python(
+        """
+        import shutil
+        copy = shutil.copy(tunableop.get_library_path(), sys.argv[1])
+        ort.register_execution_provider_library(EP, copy)
+        try:
+            tunableop.InferenceSession(MODEL)
+        except tunableop.TunableOpError as error:
+            assert tunableop.get_library_path() in str(error), error
+            assert "another copy" in str(error), error
+        else:
+            raise AssertionError("nothing can be asked of this session")
+        """,
+        str(tmp_path),
+    )
+
+
 def test_an_exception_that_ends_the_process_keeps_the_cache(tmp_path: Path) -> None:
     cache = tmp_path / "own.json"
     done = run_python(

@@ -211,3 +211,30 @@ def test_an_optimised_model_written_by_stock_runs_with_us(tmp_path: Path) -> Non
     np.testing.assert_allclose(
         session.run(None, {"X": A})[0], stock.run(None, {"X": A})[0], rtol=1e-5, atol=1e-6
     )
+
+
+@pytest.mark.parametrize(
+    "call", [lambda **o: tunableop.InferenceSession(MODEL, **o), tunableop.session_options]
+)
+def test_a_cache_without_a_path_is_refused(call: Callable[..., Any]) -> None:
+    with pytest.raises(tunableop.OptionError, match="'cache': expected the path of a file, found ''"):
+        call(cache="")
+
+
+def test_a_pool_larger_than_the_option_allows_is_no_error() -> None:
+    """The user set ONNX Runtime's own option; ours was not given, so the provider finds the number out."""
+    key = f"ep.{EP.lower()}.threads"
+    for threads, text in ((4096, "4096"), (4097, None)):
+        base = ort.SessionOptions()
+        base.intra_op_num_threads = threads
+        options = tunableop.session_options(base)  # no session: it would start them all
+        if text is None:
+            with pytest.raises(Exception, match="threads"):
+                options.get_session_config_entry(key)
+        else:
+            assert options.get_session_config_entry(key) == text
+
+
+def test_provider_options_must_match_the_providers() -> None:
+    with pytest.raises(tunableop.OptionError, match="expected one for each of the 1 providers, found 2"):
+        tunableop.InferenceSession(MODEL, providers=[EP], provider_options=[{}, {}])

@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 
-#: Which rooms a room may include from (DESIGN: one direction).
+#: Which rooms a room may include from (docs/architecture.md: one direction).
 MAY_INCLUDE = {
     "gemm": {"gemm"},
     "tuner": {"tuner", "gemm"},

@@ -36,19 +36,25 @@ def _token(session: ort.InferenceSession) -> str:
 
 
 def _ask(session: ort.InferenceSession, method: str, **arguments: Any) -> Any:
-    request = json.dumps({"token": _token(session), **arguments})
-    try:
-        return json.loads(_core.control(get_library_path(), method, request))
-    except FileNotFoundError as error:
-        if str(error) != _GONE or session not in _tokens:
+    for _ in range(2):
+        token = _token(session)
+        request = json.dumps({"token": token, **arguments})
+        try:
+            return json.loads(_core.control(get_library_path(), method, request))
+        except FileNotFoundError as error:
+            if str(error) != _GONE:
+                raise
+            # session.set_providers made the session anew behind the same object: it needs a new name.
+            if _tokens.get(session) == token:
+                del _tokens[session]
+        except (OSError, ValueError):
             raise
-        # session.set_providers made the session anew behind the same object.
-        del _tokens[session]
-        return _ask(session, method, **arguments)
-    except (OSError, ValueError):
-        raise
-    except RuntimeError as error:
-        raise TunableOpError(str(error)) from error
+        except RuntimeError as error:
+            raise TunableOpError(str(error)) from error
+    raise TunableOpError(
+        f"{get_library_path()} does not know this session: another copy of the library serves it; "
+        "register only this one (onnxruntime_ep_tunableop.register does)"
+    )
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:

@@ -24,6 +24,9 @@ FUSIONS = (
     "TransposeOptimizer",
 )
 
+#: The largest pool whose size the native side takes as an option.
+MOST_THREADS = 4096
+
 #: Every option and its default, as the native side reads it.
 DEFAULTS: dict[str, Any] = {
     "tuning": "online",
@@ -46,7 +49,8 @@ def check(options: dict[str, Any]) -> dict[str, str]:
     """Options as text for the native side, which checks the values. Options that are None are left out.
 
     Raises:
-        OptionError: an unknown name.
+        OptionError: an unknown name, no path in `cache`.
+        TypeError: `cache` is no path at all.
     """
     texts: dict[str, str] = {}
     for key, value in options.items():
@@ -54,15 +58,23 @@ def check(options: dict[str, Any]) -> dict[str, str]:
             raise OptionError(f"there is no option '{key}'; the options are: {', '.join(DEFAULTS)}")
         if value is None:
             continue
-        if isinstance(value, bool):
+        if key == "cache":
+            texts[key] = _cache_path(value)
+        elif isinstance(value, bool):
             texts[key] = "1" if value else "0"
-        elif isinstance(value, os.PathLike):
-            texts[key] = str(Path(os.fspath(value)).absolute())
         else:
             texts[key] = str(value)
     if texts.get("fusion", "auto") not in ("auto", "off", "keep"):
         raise OptionError(f"option 'fusion': expected one of auto, off, keep, found '{texts['fusion']}'")
     return texts
+
+
+def _cache_path(value: Any) -> str:
+    """Absolute, so that the file stays the same one when the process changes its directory."""
+    text = os.fsdecode(value)
+    if not text:
+        raise OptionError("option 'cache': expected the path of a file, found ''")
+    return str(Path(text).absolute())
 
 
 def config_entry(options: ort.SessionOptions, key: str) -> str:
@@ -71,6 +83,11 @@ def config_entry(options: ort.SessionOptions, key: str) -> str:
         return str(options.get_session_config_entry(key))
     except Exception:  # onnxruntime raises a plain RuntimeError subclass for an unset key
         return ""
+
+
+def keeps_fusions(options: ort.SessionOptions, texts: dict[str, str]) -> bool:
+    """Whether ONNX Runtime's fusions stay on; `texts` go before what `options` hold."""
+    return (texts.get("fusion") or config_entry(options, PREFIX + "fusion")) == "keep"
 
 
 def fusions_to_disable(options: ort.SessionOptions) -> str:
@@ -84,7 +101,7 @@ def apply(options: ort.SessionOptions, texts: dict[str, str]) -> None:
     """Writes options into `options` as session configuration."""
     for key, value in texts.items():
         options.add_session_config_entry(PREFIX + key, value)
-    if texts.get("fusion", "auto") != "keep":
+    if not keeps_fusions(options, texts):
         options.add_session_config_entry(DISABLED_OPTIMIZERS, fusions_to_disable(options))
     if not config_entry(options, RECORD_ASSIGNMENT):
         options.add_session_config_entry(RECORD_ASSIGNMENT, "1")

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import logging
 import os
 import weakref
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import onnxruntime as ort
 
 from . import _control, _options
 from ._library import BY_NAME_ORT, EP_NAME, _ep_devices, ort_version, register
-from .errors import OptionError, TunableOpError
+from .errors import NotAssignedError, OptionError, TunableOpError
 
 if TYPE_CHECKING:
     import onnx
@@ -45,7 +43,8 @@ def _model_argument(
 def _with_threads(options: dict[str, str], sess_options: ort.SessionOptions) -> dict[str, str]:
     """Adds the size of the session's own pool where the user set it; otherwise the provider finds out."""
     threads = sess_options.intra_op_num_threads
-    if "threads" not in options and threads > 0 and getattr(sess_options, "use_per_session_threads", True):
+    own_pool = getattr(sess_options, "use_per_session_threads", True)
+    if "threads" not in options and 0 < threads <= _options.MOST_THREADS and own_pool:
         return options | {"threads": str(threads)}
     return options
 
@@ -88,11 +87,52 @@ def _disabled_optimizers(
     """
     names = list(theirs or [])
     entry = _options.config_entry(options, _options.DISABLED_OPTIMIZERS)
-    ours = _options.FUSIONS if texts.get("fusion", "auto") != "keep" else ()
+    ours = () if _options.keeps_fusions(options, texts) else _options.FUSIONS
     for name in (*entry.split(";"), *ours):
         if name and name not in names:
             names.append(name)
     return names
+
+
+def _refuse_what_would_be_ignored(
+    options: ort.SessionOptions, texts: dict[str, str], providers: bool
+) -> None:
+    """`options` with providers decide alone: the same again is no contradiction, anything else is."""
+    given = [
+        key for key, value in texts.items() if _options.config_entry(options, _options.PREFIX + key) != value
+    ]
+    if providers:
+        given.append("providers")
+    if given:
+        raise OptionError(
+            f"sess_options name providers already, so {', '.join(given)} would be ignored: "
+            "give options to session_options, or pass options without providers"
+        )
+
+
+def _name(provider: Provider) -> str:
+    return provider if isinstance(provider, str) else provider[0]
+
+
+def _split_providers(
+    providers: Sequence[Provider] | None, provider_options: Sequence[dict[Any, Any]] | None
+) -> tuple[list[Provider] | None, dict[str, str]]:
+    """The other providers (None: the caller named none at all), and the options that stand beside ours."""
+    entries = list(providers or ())
+    if provider_options is not None:
+        if len(provider_options) != len(entries):
+            raise OptionError(
+                f"provider_options: expected one for each of the {len(entries)} providers, "
+                f"found {len(provider_options)}"
+            )
+        pairs = zip(entries, provider_options, strict=True)
+        entries = [(_name(entry), extra) for entry, extra in pairs]
+    texts: dict[str, str] = {}
+    for entry in entries:
+        if _name(entry) == EP_NAME and not isinstance(entry, str):
+            texts = _options.check(dict(entry[1])) | texts
+    others = [entry for entry in entries if _name(entry) != EP_NAME]
+    return (None if providers is None else others), texts
 
 
 class InferenceSession(ort.InferenceSession):
@@ -153,7 +193,7 @@ class InferenceSession(ort.InferenceSession):
         texts = _options.check(
             {
                 "tuning": tuning,
-                "cache": None if cache is None else Path(cache),
+                "cache": cache,
                 "cache_size": cache_size,
                 "warmup_iter": warmup_iter,
                 "max_tuning_ms": max_tuning_ms,
@@ -175,6 +215,10 @@ class InferenceSession(ort.InferenceSession):
                 )
         register()
         options = ort.SessionOptions() if sess_options is None else sess_options
+        others, among_them = _split_providers(providers, provider_options)
+        texts = among_them | texts
+        if _has_providers(options):
+            _refuse_what_would_be_ignored(options, texts, bool(providers))
         # Otherwise an error of ours would silently become a session on the stock CPU provider.
         kwargs.setdefault("enable_fallback", 0)
         kwargs["disabled_optimizers"] = _disabled_optimizers(
@@ -183,7 +227,7 @@ class InferenceSession(ort.InferenceSession):
         if not _options.config_entry(options, _options.RECORD_ASSIGNMENT):
             options.add_session_config_entry(_options.RECORD_ASSIGNMENT, "1")
         try:
-            self._create(model, options, providers, provider_options, texts, kwargs)
+            self._create(model, options, others, texts, kwargs)
         except Exception as error:
             text = str(error)
             for start in ("TunableOp option", "TunableOp has no option"):
@@ -191,55 +235,32 @@ class InferenceSession(ort.InferenceSession):
                     raise OptionError(text[text.index(start) :].strip()) from error
             raise
         self._check_assignment()
-        if texts.get("cache"):
-            _saved_at_exit.add(self)
+        # Whatever way a cache was named; without one there is nothing to save.
+        _saved_at_exit.add(self)
 
     def _create(
         self,
         model: str | bytes | os.PathLike[str] | onnx.ModelProto,
         options: ort.SessionOptions,
-        providers: Sequence[Provider] | None,
-        provider_options: Sequence[dict[Any, Any]] | None,
+        others: list[Provider] | None,
         texts: dict[str, str],
         kwargs: dict[str, Any],
     ) -> None:
         argument = _model_argument(model)
         if _has_providers(options):
             # The options carry providers, ours among them (see session_options): they decide.
-            given = [
-                key
-                for key, value in texts.items()
-                if _options.config_entry(options, _options.PREFIX + key) != value
-            ]
-            if providers or provider_options:
-                given.append("providers")
-            if given:
-                raise OptionError(
-                    f"sess_options name providers already, so {', '.join(given)} would be ignored: "
-                    "give options to session_options, or pass options without providers"
-                )
             super().__init__(argument, options, **kwargs)
             return
         texts = _with_threads(texts, options)
-        others: list[Provider] = list(providers or ())
-        # ONNX Runtime adds the CPU itself, and refuses to be told to when falling back to it is off.
-        if providers is None and _options.config_entry(options, NO_CPU_FALLBACK) != "1":
-            others = ["CPUExecutionProvider"]
-        if provider_options is not None:
-            others = [
-                (entry if isinstance(entry, str) else entry[0], extra)
-                for entry, extra in zip(others, provider_options, strict=True)
-            ]
-        named = [entry for entry in others if (entry if isinstance(entry, str) else entry[0]) == EP_NAME]
-        others = [entry for entry in others if entry not in named]
-        for entry in named:
-            if not isinstance(entry, str):
-                texts = _options.check(dict(entry[1])) | texts
+        if others is None:
+            # ONNX Runtime adds the CPU itself, and refuses to be told to when falling back to it is off.
+            alone = _options.config_entry(options, NO_CPU_FALLBACK) == "1"
+            others = [] if alone else ["CPUExecutionProvider"]
         if ort_version() >= BY_NAME_ORT:
             super().__init__(argument, options, providers=[(EP_NAME, texts), *others], **kwargs)
             return
         # onnxruntime 1.24 finds a plugin provider only by its device.
-        if any((entry if isinstance(entry, str) else entry[0]) != "CPUExecutionProvider" for entry in others):
+        if any(_name(entry) != "CPUExecutionProvider" for entry in others):
             raise OptionError(
                 "onnxruntime 1.24 takes no other providers beside a plugin one; use 1.25 or newer"
             )
@@ -267,5 +288,9 @@ class InferenceSession(ort.InferenceSession):
 def _save_caches_at_exit() -> None:
     """Sessions that are still alive when Python ends may never be released."""
     for session in list(_saved_at_exit):
-        with contextlib.suppress(TunableOpError):
+        try:
             _control.save_own_cache(session)
+        except NotAssignedError:
+            pass  # set_providers took it off this provider
+        except Exception as error:  # one session's trouble must not cost the others their results
+            logger.warning("the cache of a session was not saved: %s", error)
