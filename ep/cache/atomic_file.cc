@@ -150,7 +150,10 @@ Result<FileLock> FileLock::Acquire(const std::string& path, int patience_ms) {
 }
 
 FileLock::~FileLock() {
-  if (fd_ >= 0) ::close(fd_);
+  if (fd_ < 0) return;
+  // Closing alone would not do: a child forked meanwhile shares the lock, and keeps it.
+  ::flock(fd_, LOCK_UN);
+  ::close(fd_);
 }
 
 Status ReplaceFile(const std::string& path, std::string_view content,
