@@ -51,7 +51,8 @@ std::shared_ptr<const Entry> MakeEntry(const Problem& problem, const TuneResult&
   entry->record = Record{
       problem,          result.winner,     backend != nullptr ? backend->identity() : std::string(),
       result.winner_ms, result.default_ms, result.default_candidate.FullName(),
-      result.error,     result.tried,      UnixSeconds()};
+      result.error,     result.tried,      result.budget_ms,
+      UnixSeconds()};
   entry->plan = result.plan;
   entry->tuned = true;
   return entry;

@@ -69,9 +69,10 @@ class Tuning {
                          static_cast<double>(problem_.batch) *
                          static_cast<double>(SizeOf(problem_.c_type));
     if (bytes > kBytesPerMs * options_.max_tuning_ms) {
-      return Default("the default, unmeasured: a budget of " +
-                     Milliseconds(options_.max_tuning_ms) + " does not pay for checking a C of " +
-                     std::to_string(static_cast<int64_t>(bytes) >> 10) + " KiB");
+      return DefaultForWantOfTime("the default, unmeasured: a budget of " +
+                                  Milliseconds(options_.max_tuning_ms) +
+                                  " does not pay for checking a C of " +
+                                  std::to_string(static_cast<int64_t>(bytes) >> 10) + " KiB");
     }
     Result<Scratch> scratch = Scratch::Create(problem_, options_.max_scratch_bytes);
     if (!scratch.ok()) {
@@ -191,13 +192,17 @@ class Tuning {
       Contender& contender = contenders_[i];
       // Past the budget only the search for a first right kernel goes on.
       const bool late = OutOfTime() || SpentMs() > kProbingShare * options_.max_tuning_ms;
-      if (i != 0 && late && !racing.empty()) break;
+      if (i != 0 && late && !racing.empty()) {
+        if (racing.size() == 1) unraced_ = true;
+        break;
+      }
       double ms = 0.0;
       if (!RunAndCheck(contender, i == 0 ? HUGE_VAL : kHopeless * default_ms, ms)) continue;
       if (i == 0 && ms > kMostOfBudget * options_.max_tuning_ms) {
         contender.probes.push_back(ms);
-        return Default("the default: one call of it takes " + Milliseconds(ms) +
-                       ", too much for a budget of " + Milliseconds(options_.max_tuning_ms));
+        return DefaultForWantOfTime("the default: one call of it takes " + Milliseconds(ms) +
+                                    ", too much for a budget of " +
+                                    Milliseconds(options_.max_tuning_ms));
       }
       if (!contender.right) {
         contender.probes.push_back(ms);
@@ -272,9 +277,11 @@ class Tuning {
     }
     Election election = RunRace(lanes, default_is_right ? 0 : kNoLane, options, now_);
     if (lanes.size() == 1 && default_is_right) {
-      election = {0, contenders_.size() == 1 ? "the default: there is no other candidate"
-                                             : "the default: no other candidate is right and "
-                                               "within 1.5 times its time"};
+      election = {0, unraced_ ? "the default: no time to try another in a budget of " +
+                                    Milliseconds(options_.max_tuning_ms)
+                     : contenders_.size() == 1 ? "the default: there is no other candidate"
+                                               : "the default: no other candidate is right and "
+                                                 "within 1.5 times its time"};
     }
     // A kernel may be right once and wrong later.
     while (true) {
@@ -318,6 +325,11 @@ class Tuning {
     return Finish(first, ms, std::move(why), {});
   }
 
+  Result<TuneResult> DefaultForWantOfTime(std::string why) {
+    unraced_ = contenders_.size() > 1;
+    return Default(std::move(why));
+  }
+
   TuneResult Finish(const Contender& winner, double winner_ms, std::string why,
                     const std::vector<size_t>& raced) {
     TuneResult result;
@@ -326,6 +338,7 @@ class Tuning {
     result.winner_ms = winner_ms;
     result.error = winner.error;
     result.why = std::move(why);
+    result.budget_ms = unraced_ ? options_.max_tuning_ms : 0.0;
     const Contender& first = contenders_.front();
     result.default_candidate = first.candidate;
     if (&winner == &first) {
@@ -355,6 +368,7 @@ class Tuning {
 
   std::vector<Contender> contenders_;
   std::vector<Rejection> rejected_;
+  bool unraced_ = false;  // there was no time to race anybody
   std::optional<Scratch> scratch_;
   std::optional<Verifier> verifier_;
   Operands writing_;  // operands_ with the scratch for C
