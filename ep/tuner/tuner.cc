@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "tuner/deny_list.h"
 #include "tuner/race.h"
 #include "tuner/scratch.h"
 #include "tuner/verifier.h"
@@ -100,6 +101,12 @@ class Tuning {
     for (const std::shared_ptr<const Backend>& backend : backends) {
       if (backend == nullptr) continue;
       for (Candidate& candidate : backend->Candidates(problem_, options_.candidates)) {
+        if (options_.remember_wrong) {
+          if (const std::optional<std::string> reason = DenialOf(candidate)) {
+            Reject(candidate, "denied: " + *reason);
+            continue;
+          }
+        }
         Result<std::unique_ptr<Plan>> plan = backend->Prepare(problem_, candidate);
         if (plan.ok() && plan.value() != nullptr) {
           contenders_.push_back({std::move(candidate), std::move(plan.value()), {}, 0.0, false});
@@ -138,6 +145,7 @@ class Tuning {
       contender.error = std::max(contender.error, verdict.error);
       if (!verdict.right) {
         contender.right = false;
+        if (options_.remember_wrong) Deny(contender.candidate, verdict.reason);
         Reject(contender.candidate, verdict.reason);
         return false;
       }

@@ -26,7 +26,8 @@ struct TunerOptions {
   bool verify = true;
   CandidateScope candidates = CandidateScope::kDefault;
   size_t max_scratch_bytes = size_t{256} << 20;  // ceiling for the copies of C that measuring makes
-  NowFn now;                                     // empty: the steady clock. For tests.
+  bool remember_wrong = true;  // a wrong kernel is denied for the whole process (deny_list.h)
+  NowFn now;                   // empty: the steady clock. For tests.
 };
 
 // Why a candidate may not win: it could not be prepared, returned an error, or was wrong. Being
