@@ -141,8 +141,8 @@ Result<FileLock> FileLock::Acquire(const std::string& path, int patience_ms) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return IoError(name, "lock", errno);
     if (std::chrono::steady_clock::now() >= deadline) {
-      return Status(StatusCode::kIoError, name + ": cannot lock: another process holds it for " +
-                                              std::to_string(patience_ms) + " ms");
+      return Status(StatusCode::kBusy, name + ": cannot lock: another process holds it for " +
+                                           std::to_string(patience_ms) + " ms");
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
