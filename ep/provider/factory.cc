@@ -98,9 +98,8 @@ OrtStatus* Factory::CreateEpImpl(OrtEpFactory* self, const OrtHardwareDevice* co
     if (!registry.ok()) return registry.TakeStatus();
     const Log log(logger != nullptr ? logger : factory.default_logger_.load());
     auto state = std::make_shared<SessionState>(std::move(options).value(), log);
-    if (const std::string& path = state->options().cache_path; !path.empty()) {
-      std::vector<std::string> problems;
-      Status status = state->LoadCache(path, problems);
+    if (!state->options().cache_path.empty()) {
+      Status status = state->LoadOwnCache();
       if (!status.ok() && status.code() != StatusCode::kNotFound)
         log.Warning(std::string(status.message()));
     }

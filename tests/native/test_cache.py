@@ -307,3 +307,19 @@ def test_the_fingerprint_does_not_depend_on_the_thread_that_asks() -> None:
         assert found == [len(everything)], (found, everything)
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
+
+
+def test_what_won_no_race_never_replaces_what_did() -> None:
+    raced = make_record(measured_at=5, tried=1)
+    unraced = make_record(measured_at=9, tried=2, budget_ms=100.0)
+    for order in ([raced, unraced], [unraced, raced]):
+        assert parse(document(*order)) == ([raced], [])
+    of_another_build = unraced | {"library_identity": "0.2.0+avx512"}
+    assert parse(document(raced, of_another_build)) == ([of_another_build], [])
+
+
+def test_a_measurement_from_the_future_counts_as_one_of_now() -> None:
+    before = int(time.time())
+    ((record,), problems) = parse(document(make_record(measured_at=2**52)))
+    assert problems == []
+    assert before <= record["measured_at"] <= int(time.time())
