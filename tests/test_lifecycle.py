@@ -400,8 +400,8 @@ def test_a_second_onnxruntime_in_the_process_is_refused() -> None:
     create = library.CreateEpFactories
     create.restype = ctypes.c_void_p
     factory, count = ctypes.c_void_p(), ctypes.c_size_t()
-    arguments = (b"x", ctypes.byref(base), None, ctypes.byref(factory), ctypes.c_size_t(1), ctypes.byref(count))
-    assert create(*arguments) == 1
+    places = ctypes.byref(factory), ctypes.c_size_t(1), ctypes.byref(count)
+    assert create(b"x", ctypes.byref(base), None, *places) == 1
     (message,) = messages
     assert "1.99.7" in message and ort.__version__.split("+")[0] in message, message
     right(tunableop.InferenceSession(MODEL))

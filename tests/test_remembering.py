@@ -12,7 +12,7 @@ from pathlib import Path
 
 import onnxruntime_ep_tunableop as tunableop
 import pytest
-from support.results import B, MODEL, SIZES, Document, entries, learned, use, write
+from support.results import MODEL, SIZES, B, Document, entries, learned, use, write
 from support.sessions import quick_session, random
 from support.tolerance import product
 

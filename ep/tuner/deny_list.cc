@@ -1,13 +1,10 @@
 #include "tuner/deny_list.h"
 
-#include <atomic>
 #include <map>
 #include <mutex>
 
 namespace tunableop {
 namespace {
-
-std::atomic<uint64_t> g_count{0};
 
 struct DenyList {
   std::mutex mutex;
@@ -26,7 +23,7 @@ void Deny(const Candidate& candidate, const std::string& reason) {
   DenyList& list = List();
   const std::lock_guard lock(list.mutex);
   list.reasons.emplace(candidate.FullName(), reason);
-  g_count.store(list.reasons.size(), std::memory_order_release);
+  internal::denial_count.store(list.reasons.size(), std::memory_order_release);
 }
 
 std::optional<std::string> DenialOf(const Candidate& candidate) {
@@ -37,7 +34,5 @@ std::optional<std::string> DenialOf(const Candidate& candidate) {
   if (found == list.reasons.end()) return std::nullopt;
   return found->second;
 }
-
-uint64_t DenialCount() noexcept { return g_count.load(std::memory_order_acquire); }
 
 }  // namespace tunableop

@@ -93,7 +93,7 @@ class Stats:
     """Counters of one session since it was made."""
 
     hits: int  #: GEMM calls that ran what the cache knew
-    misses: int  #: GEMM calls that ran a default kernel, or were measured, because the cache did not know them
+    misses: int  #: GEMM calls whose problem the cache did not know: measured, or a default kernel ran
     tuned: int  #: problems measured
     tuning_seconds: float  #: wall clock spent measuring
     evicted: int  #: entries dropped because the cache was full

@@ -422,9 +422,7 @@ def test_a_kernel_that_fails_or_is_slow_may_try_again() -> None:
         assert result["calls"][0][1] > 0
 
 
-@pytest.mark.parametrize(
-    ("ms", "others", "unraced"), [(1.0, 1, False), (60.0, 1, True), (60.0, 0, False)]
-)
+@pytest.mark.parametrize(("ms", "others", "unraced"), [(1.0, 1, False), (60.0, 1, True), (60.0, 0, False)])
 def test_a_budget_too_small_for_a_race_is_told(ms: float, others: int, unraced: bool) -> None:
     kernels = [kernel("default", ms), *[kernel(f"other{i}", ms) for i in range(others)]]
     result = tune(*kernels, max_tuning_ms=100.0, verify=ms < 50.0 or others > 0)
