@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -382,3 +383,82 @@ def test_where_plain_onnxruntime_falls_back_to_the_cpu_it_says_why() -> None:
     right(session)
     """)
     assert "off, cached, online" in done.stdout
+
+
+needs_two_processors = pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2, reason="needs a processor to leave out"
+)
+
+
+@needs_two_processors
+def test_a_pinned_thread_sees_the_machine_and_the_pool_of_the_process(tmp_path: Path) -> None:
+    """Servers pin the threads that take requests; neither the file nor the threads may hang on that."""
+    script = """
+    import os, threading
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 2
+    session = tunableop.InferenceSession(MODEL, options) if sys.argv[2] == "pinned" else None
+
+    def work():
+        if session is None:
+            right(tunableop.InferenceSession(MODEL, options, cache=sys.argv[1]))
+            return
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        assert tunableop.load_cache(session, sys.argv[1]) == []
+        right(session)
+        print(tunableop.stats(session).hits)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    """
+    file = str(tmp_path / "own.json")
+    run_python(script, file, "free")
+    assert run_python(script, file, "pinned").stdout.split() == ["1"]
+
+
+def test_a_second_onnxruntime_in_the_process_is_refused() -> None:
+    """Its tables would take the place of those that sessions are using."""
+    run_python("""
+    import ctypes
+    tunableop.register()
+    library = ctypes.CDLL(tunableop.get_library_path())
+    words = (ctypes.c_void_p * 4096)()
+    messages = []
+
+    @ctypes.CFUNCTYPE(ctypes.c_void_p)
+    def get_ep_api():
+        return ctypes.addressof(words)
+
+    @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
+    def create_status(code, message):
+        messages.append(message.decode())
+        return 1
+
+    for i in range(len(words)):
+        words[i] = ctypes.cast(get_ep_api, ctypes.c_void_p)
+    words[0] = ctypes.cast(create_status, ctypes.c_void_p)
+
+    class Base(ctypes.Structure):
+        _fields_ = [("get_api", ctypes.c_void_p), ("get_version", ctypes.c_void_p)]
+
+    @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)
+    def get_api(version):
+        return ctypes.addressof(words)
+
+    version_text = ctypes.create_string_buffer(b"1.99.7")
+
+    @ctypes.CFUNCTYPE(ctypes.c_void_p)
+    def get_version():
+        return ctypes.addressof(version_text)
+
+    base = Base(ctypes.cast(get_api, ctypes.c_void_p), ctypes.cast(get_version, ctypes.c_void_p))
+    create = library.CreateEpFactories
+    create.restype = ctypes.c_void_p
+    factory, count = ctypes.c_void_p(), ctypes.c_size_t()
+    places = ctypes.byref(factory), ctypes.c_size_t(1), ctypes.byref(count)
+    assert create(b"x", ctypes.byref(base), None, *places) == 1
+    (message,) = messages
+    assert "1.99.7" in message and ort.__version__.split("+")[0] in message, message
+    right(tunableop.InferenceSession(MODEL))
+    """)

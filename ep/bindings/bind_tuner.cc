@@ -79,10 +79,12 @@ TunerOptions MakeOptions(const py::kwargs& kwargs) {
       options.candidates = py::cast<bool>(value) ? CandidateScope::kAll : CandidateScope::kDefault;
     } else if (name == "max_scratch_bytes") {
       options.max_scratch_bytes = py::cast<size_t>(value);
+    } else if (name == "remember_wrong") {
+      options.remember_wrong = py::cast<bool>(value);
     } else {
       throw py::type_error("unknown option " + name +
-                           ": expected warmup_iter, min_gain, max_tuning_ms, verify, scope_all or "
-                           "max_scratch_bytes");
+                           ": expected warmup_iter, min_gain, max_tuning_ms, verify, scope_all, "
+                           "max_scratch_bytes or remember_wrong");
     }
   }
   return options;
@@ -97,6 +99,7 @@ py::dict ToDict(const TuneResult& result) {
   d["error"] = result.error;
   d["tried"] = result.tried;
   d["spent_ms"] = result.spent_ms;
+  d["budget_ms"] = result.budget_ms;
   d["why"] = result.why;
   d["has_plan"] = result.plan != nullptr;
   py::dict rejected;
@@ -152,6 +155,8 @@ py::dict TuneSimulated(const Problem& problem, const Array& a, const Array& b, c
                        const std::vector<std::vector<py::dict>>& libraries, bool virtual_time,
                        const py::kwargs& kwargs) {
   TunerOptions options = MakeOptions(kwargs);
+  // Names of simulated kernels mean something within one call only, unless the test says otherwise.
+  options.remember_wrong = kwargs.contains("remember_wrong") && options.remember_wrong;
   std::vector<std::shared_ptr<const SimulatedBackend>> simulated;
   for (const std::vector<py::dict>& specs : libraries) {
     std::vector<SimulatedKernel> kernels;

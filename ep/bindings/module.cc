@@ -21,6 +21,7 @@ void ThrowIfError(const Status& status) {
       type = PyExc_MemoryError;
       break;
     case StatusCode::kIoError:
+    case StatusCode::kBusy:
       type = PyExc_OSError;
       break;
     default:

@@ -141,8 +141,8 @@ Result<FileLock> FileLock::Acquire(const std::string& path, int patience_ms) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return IoError(name, "lock", errno);
     if (std::chrono::steady_clock::now() >= deadline) {
-      return Status(StatusCode::kIoError, name + ": cannot lock: another process holds it for " +
-                                              std::to_string(patience_ms) + " ms");
+      return Status(StatusCode::kBusy, name + ": cannot lock: another process holds it for " +
+                                           std::to_string(patience_ms) + " ms");
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -150,7 +150,10 @@ Result<FileLock> FileLock::Acquire(const std::string& path, int patience_ms) {
 }
 
 FileLock::~FileLock() {
-  if (fd_ >= 0) ::close(fd_);
+  if (fd_ < 0) return;
+  // Closing alone would not do: a child forked meanwhile shares the lock, and keeps it.
+  ::flock(fd_, LOCK_UN);
+  ::close(fd_);
 }
 
 Status ReplaceFile(const std::string& path, std::string_view content,

@@ -20,8 +20,8 @@ Result<std::string> ReadWholeFile(const std::string& path);
 // it would let two processes lock two different files of that name.
 class FileLock {
  public:
-  // Waits for another holder, for `patience_ms` at most; then kIoError, as for any other trouble.
-  static Result<FileLock> Acquire(const std::string& path, int patience_ms = 30'000);
+  // Waits for another holder, for `patience_ms` at most; then kBusy. kIoError: other trouble.
+  static Result<FileLock> Acquire(const std::string& path, int patience_ms);
   FileLock(FileLock&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
   FileLock& operator=(FileLock&&) = delete;
   ~FileLock();

@@ -11,7 +11,7 @@ namespace tunableop {
 namespace {
 
 // The JSON library and the standard containers may throw; nothing may leave this room.
-Status FromCurrentException(std::string_view origin) noexcept {
+Status FromCurrentException(std::string_view origin) {
   try {
     throw;
   } catch (const std::bad_alloc&) {
@@ -50,13 +50,13 @@ Result<LoadReport> LoadFile(const std::filesystem::path& path, const Fingerprint
 }
 
 Status SaveFile(const std::filesystem::path& path, std::span<const Record> records,
-                const Fingerprint& here) {
+                const Fingerprint& here, int patience_ms) {
   try {
     Result<std::string> target = ResolveLinks(path.native());
     if (!target.ok()) return target.TakeStatus();
     const std::string& file = target.value();
 
-    Result<FileLock> lock = FileLock::Acquire(file);
+    Result<FileLock> lock = FileLock::Acquire(file, patience_ms);
     if (!lock.ok()) return lock.TakeStatus();
 
     ResultsDocument document;

@@ -2,7 +2,8 @@
 // docs/tuning-results.schema.json.
 //
 // Validation is per entry: a bad one is dropped with a message that says which file, entry and
-// field, what was expected and what was found; the good ones are used. Nothing here throws.
+// field, what was expected and what was found; the good ones are used. Nothing here throws but
+// std::bad_alloc, when there is no memory even for a message.
 #pragma once
 
 #include <filesystem>
@@ -42,9 +43,9 @@ Result<LoadReport> LoadFile(const std::filesystem::path& path, const Fingerprint
 // machines and libraries in the file are kept. A file that is damaged, of another schema, or holds
 // entries of this machine that are not valid, is set aside as "<path>.bad" ("<path>.bad.2" ...
 // where that exists) and not lost. A symbolic link stays, and what it points to is replaced. On
-// failure the old file is untouched. kNotFound: no such folder; kIoError: any other refusal, in
-// words.
+// failure the old file is untouched. kNotFound: no such folder; kBusy: another process held
+// the lock for `patience_ms`; kIoError: any other refusal, in words.
 Status SaveFile(const std::filesystem::path& path, std::span<const Record> records,
-                const Fingerprint& here);
+                const Fingerprint& here, int patience_ms = 30'000);
 
 }  // namespace tunableop

@@ -1,13 +1,12 @@
 #include "cache/fingerprint.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <string_view>
+
+#include "cache/processors.h"
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
@@ -121,20 +120,7 @@ std::string Model() { return "unknown"; }
 std::string Features() { return ""; }
 #endif
 
-int Cores() {
-  // Grows the mask until the kernel accepts it: a machine may have more than CPU_SETSIZE
-  // processors.
-  for (int size = CPU_SETSIZE; size <= (1 << 20); size *= 2) {
-    cpu_set_t* mask = CPU_ALLOC(size);
-    if (mask == nullptr) break;
-    const size_t bytes = CPU_ALLOC_SIZE(size);
-    const int failed = sched_getaffinity(0, bytes, mask);
-    const int count = failed == 0 ? CPU_COUNT_S(bytes, mask) : 0;
-    CPU_FREE(mask);
-    if (count > 0) return count;
-  }
-  return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
-}
+int Cores() { return static_cast<int>(ProcessorsOfProcess().size()); }
 
 }  // namespace
 

@@ -19,6 +19,7 @@ struct Record {
   std::string default_kernel;  // Candidate::FullName() of the default it raced against
   double error = 0.0;          // TuneResult::error
   int tried = 0;
+  double budget_ms = 0.0;   // TuneResult::budget_ms
   int64_t measured_at = 0;  // seconds since 1970-01-01 UTC
 };
 

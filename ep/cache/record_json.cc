@@ -244,6 +244,7 @@ constexpr Field<Record> kRecordFields[] = {
      .get = [](const Record& r) { return static_cast<int64_t>(r.tried); },
      .set = [](Record& r, int64_t v) { r.tried = static_cast<int>(v); },
      .max_value = 1'000'000},
+    {.name = "budget_ms", .number = &Record::budget_ms},
     {.name = "measured_at",
      .get = [](const Record& r) { return r.measured_at; },
      .set = [](Record& r, int64_t v) { r.measured_at = v; },

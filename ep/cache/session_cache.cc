@@ -5,6 +5,7 @@
 #include <cstring>
 #include <iterator>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "cache/epoch.h"
@@ -67,6 +68,11 @@ struct SessionCache::Impl {
   ~Impl() {
     Table* last = table.load();
     std::vector<std::unique_ptr<Retired>> all;
+    try {
+      all.reserve(size.load() + 1);
+    } catch (const std::bad_alloc&) {
+      return;  // leaks rather than frees what a reader may hold
+    }
     for (auto& slot : last->slots) {
       const Node* node = slot.load();
       if (node != nullptr && node != removed) all.push_back(Own(node));
@@ -196,8 +202,8 @@ void SessionCache::Put(std::shared_ptr<const Entry> entry) {
       slot->store(node.release());
       unlinked.push_back(Impl::Own(old));
     } else {
+      impl_->EnsureRoom(unlinked);  // may throw, and then nothing was lost
       if (impl_->size.load() >= impl_->capacity) impl_->EvictOne(unlinked);
-      impl_->EnsureRoom(unlinked);
       Impl::Place(*impl_->table.load(), node.release(), impl_->removed, impl_->filled);
       impl_->size.store(impl_->size.load() + 1);
     }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "cache/record.h"
@@ -22,6 +23,7 @@ struct Entry {
   Record record;
   std::shared_ptr<const Plan> plan;
   bool tuned = false;  // false: the default kernel, kept until it is measured
+  std::string why;     // why this kernel: one line for a person
 };
 
 class SessionCache {

@@ -20,6 +20,8 @@ std::string_view StatusCodeName(StatusCode code) noexcept {
       return "damaged data";
     case StatusCode::kInternal:
       return "internal error";
+    case StatusCode::kBusy:
+      return "busy";
   }
   return "unknown";
 }

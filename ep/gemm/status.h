@@ -20,6 +20,7 @@ enum class StatusCode : uint8_t {
   kIoError,   // the operating system refused a read or a write
   kDataLoss,  // a file was read but its content is damaged or foreign
   kInternal,  // a defect in this project or in the library called
+  kBusy,      // somebody else has it at the moment; later it may do
 };
 
 // "invalid argument", "not supported" ...

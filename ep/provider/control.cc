@@ -26,6 +26,11 @@ class Failure : public std::runtime_error {
   StatusCode code_;
 };
 
+// Names in a model may hold any bytes; those that are not UTF-8 become U+FFFD.
+std::string Dump(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 std::string Text(const json& arguments, const char* key) {
   const auto found = arguments.find(key);
   if (found == arguments.end() || !found->is_string()) {
@@ -83,7 +88,8 @@ json Explain(const SessionState& state) {
                       {"milliseconds", record.winner_ms},
                       {"default_milliseconds", record.default_ms},
                       {"error", record.error},
-                      {"candidates", record.tried}});
+                      {"candidates", record.tried},
+                      {"why", entry->why}});
   }
   return {{"nodes", nodes}, {"shapes", shapes}, {"notes", state.Notes()}};
 }
@@ -101,17 +107,17 @@ json LoadCache(SessionState& state, const json& arguments) {
 }
 
 std::string Call(const std::string& method, const json& arguments) {
-  if (method == "version") return Version().dump();
+  if (method == "version") return Dump(Version());
   if (method == "openblas_path") {
     SetOpenBlasSearchPath(Text(arguments, "path"));
     return "{}";
   }
   const std::shared_ptr<SessionState> state = Session(arguments);
-  if (method == "stats") return Stats(*state).dump();
-  if (method == "explain") return Explain(*state).dump();
+  if (method == "stats") return Dump(Stats(*state));
+  if (method == "explain") return Dump(Explain(*state));
   if (method == "get_results") return state->GetResults();
-  if (method == "set_results") return SetResults(*state, arguments).dump();
-  if (method == "load_cache") return LoadCache(*state, arguments).dump();
+  if (method == "set_results") return Dump(SetResults(*state, arguments));
+  if (method == "load_cache") return Dump(LoadCache(*state, arguments));
   if (method == "save_cache") {
     ThrowIfError(state->SaveCache(Text(arguments, "path")));
     return "{}";

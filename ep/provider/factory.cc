@@ -37,8 +37,7 @@ Result<Options> ReadOptions(const OrtSessionOptions* session_options) {
 
 }  // namespace
 
-Factory::Factory(const OrtLogger* default_logger)
-    : OrtEpFactory{}, default_logger_(default_logger) {
+Factory::Factory() : OrtEpFactory{} {
   ort_version_supported = Ort().version;
   GetName = &GetNameImpl;
   GetVendor = &GetVendorImpl;
@@ -97,15 +96,14 @@ OrtStatus* Factory::CreateEpImpl(OrtEpFactory* self, const OrtHardwareDevice* co
     if (!options.ok()) return options.TakeStatus();
     Result<const OrtKernelRegistry*> registry = factory.Registry();
     if (!registry.ok()) return registry.TakeStatus();
-    const Log log(logger != nullptr ? logger : factory.default_logger_);
+    const Log log(logger != nullptr ? logger : factory.default_logger_.load());
     auto state = std::make_shared<SessionState>(std::move(options).value(), log);
-    if (const std::string& path = state->options().cache_path; !path.empty()) {
-      std::vector<std::string> problems;
-      Status status = state->LoadCache(path, problems);
+    if (!state->options().cache_path.empty()) {
+      Status status = state->LoadOwnCache();
       if (!status.ok() && status.code() != StatusCode::kNotFound)
         log.Warning(std::string(status.message()));
     }
-    *ep = new Provider(std::move(state), registry.value(), Log(factory.default_logger_));
+    *ep = new Provider(std::move(state), registry.value(), Log(factory.default_logger_.load()));
     return Status::Ok();
   });
 }

@@ -1,6 +1,7 @@
 // Creates providers for ONNX Runtime: OrtEpFactory.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <string>
 
@@ -13,9 +14,13 @@ namespace tunableop {
 // and releases a provider through the factory that made it.
 class Factory final : public OrtEpFactory {
  public:
-  explicit Factory(const OrtLogger* default_logger);
+  Factory();
   Factory(const Factory&) = delete;
   Factory& operator=(const Factory&) = delete;
+
+  // The process's logger, which dies with ONNX Runtime's environment: every registration brings the
+  // one that is alive. Thread-safe.
+  void SetDefaultLogger(const OrtLogger* logger) noexcept { default_logger_.store(logger); }
 
   // The operators of kernels/, registered once. Thread-safe: sessions are made on any thread.
   Result<const OrtKernelRegistry*> Registry();
@@ -39,7 +44,7 @@ class Factory final : public OrtEpFactory {
                                            OrtDataTransferImpl** transfer) noexcept;
   static bool IsStreamAwareImpl(const OrtEpFactory* self) noexcept;
 
-  const OrtLogger* default_logger_;
+  std::atomic<const OrtLogger*> default_logger_{nullptr};
   std::mutex registry_mutex_;
   OrtKernelRegistry* registry_ = nullptr;
 };

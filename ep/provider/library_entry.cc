@@ -26,7 +26,8 @@ TUNABLEOP_EXPORT OrtStatus* CreateEpFactories(const char* /*registered_name*/,
       return {tunableop::StatusCode::kInvalidArgument, "TunableOp needs room for one factory"};
     }
     // One for the process, never destroyed: see Factory.
-    static auto& factory = *new tunableop::Factory(default_logger);
+    static auto& factory = *new tunableop::Factory;
+    factory.SetDefaultLogger(default_logger);
     factories[0] = &factory;
     *factory_count = 1;
     return tunableop::Status::Ok();

@@ -59,7 +59,14 @@ Status InitOrt(const OrtApiBase* base) {
     return {StatusCode::kNotSupported,
             "ONNX Runtime " + found + " was built without plugin execution providers"};
   }
-  g_runtime = OrtRuntime{api, ep_api, version, found};
+  if (g_runtime.api == nullptr) {
+    g_runtime = OrtRuntime{api, ep_api, version, found};
+  } else if (g_runtime.api != api) {
+    // Sessions of the first may be running: what they call must stay.
+    return {StatusCode::kNotSupported,
+            "TunableOp is in use by ONNX Runtime " + g_runtime.runtime_version +
+                " of this process; a second one, " + found + ", cannot use it too"};
+  }
   return Status::Ok();
 }
 

@@ -28,7 +28,8 @@ struct OrtRuntime {
 const OrtRuntime& Ort() noexcept;
 
 // Error text says which versions would do. `base` is what ONNX Runtime hands to CreateEpFactories.
-// Thread-safe; a second call with the same runtime changes nothing.
+// Thread-safe; a second call with the same runtime changes nothing, one with another runtime is
+// refused.
 Status InitOrt(const OrtApiBase* base);
 
 // "1.32.0" -> 32; 0 when it is not of the form 1.<minor>...

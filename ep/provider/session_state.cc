@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
+#include <optional>
+#include <unordered_set>
 #include <utility>
 
 #include "backends/registry.h"
 #include "cache/file_store.h"
 #include "provider/thread_probe.h"
+#include "tuner/deny_list.h"
 #include "tuner/tuner.h"
 
 namespace tunableop {
@@ -20,6 +24,8 @@ std::mutex g_measuring;
 // ends.
 constexpr int64_t kSaveIntervalMs = 2000;
 constexpr size_t kMaxNotes = 256;
+// Records of this session's measurements that are kept, for each entry of the cache.
+constexpr size_t kKnownPerEntry = 16;
 
 int64_t SteadyMs() noexcept {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -51,9 +57,11 @@ std::shared_ptr<const Entry> MakeEntry(const Problem& problem, const TuneResult&
   entry->record = Record{
       problem,          result.winner,     backend != nullptr ? backend->identity() : std::string(),
       result.winner_ms, result.default_ms, result.default_candidate.FullName(),
-      result.error,     result.tried,      UnixSeconds()};
+      result.error,     result.tried,      result.budget_ms,
+      UnixSeconds()};
   entry->plan = result.plan;
   entry->tuned = true;
+  entry->why = result.why;
   return entry;
 }
 
@@ -64,12 +72,16 @@ SessionState::SessionState(Options options, Log log)
 
 Status SessionState::Run(const Problem& problem, const Operands& operands, Executor& executor,
                          NodeCounters& counters) {
+  if (DenialCount() != denials_seen_.load(std::memory_order_relaxed)) ForgetDenied();
   {
     const SessionCache::ReadGuard guard;
     const Entry* entry = cache_.Find(problem);
     if (entry != nullptr && (entry->tuned || options_.tuning != TuningMode::kOnline)) {
       auto& counter = entry->tuned ? counters.hits : counters.defaults;
       counter.fetch_add(1, std::memory_order_relaxed);
+      if (!entry->tuned && options_.tuning == TuningMode::kCached) {
+        counters.misses.fetch_add(1, std::memory_order_relaxed);
+      }
       if (log_.debug_enabled()) {
         log_.Debug((entry->tuned ? "hit (" : "default (") + ToString(problem) +
                    "): " + entry->record.winner.FullName());
@@ -78,6 +90,17 @@ Status SessionState::Run(const Problem& problem, const Operands& operands, Execu
     }
   }
   return RunUncached(problem, operands, executor, counters);
+}
+
+void SessionState::ForgetDenied() {
+  const uint64_t count = DenialCount();
+  const std::lock_guard lock(known_mutex_);
+  std::erase_if(known_,
+                [](const auto& item) { return DenialOf(item.second.record.winner).has_value(); });
+  for (const std::shared_ptr<const Entry>& entry : cache_.Entries()) {
+    if (DenialOf(entry->record.winner)) cache_.Erase(entry->record.problem);
+  }
+  denials_seen_.store(count, std::memory_order_relaxed);
 }
 
 Status SessionState::RunUncached(const Problem& problem, const Operands& operands,
@@ -90,39 +113,79 @@ Status SessionState::RunUncached(const Problem& problem, const Operands& operand
     counters.misses.fetch_add(1, std::memory_order_relaxed);
     if (log_.debug_enabled()) log_.Debug("miss (" + ToString(problem) + ")");
   }
-  if (options_.tuning == TuningMode::kOnline) return TuneAndRun(problem, operands, executor);
+  if (options_.tuning == TuningMode::kOnline) {
+    return TuneAndRun(problem, operands, executor, counters);
+  }
   counters.defaults.fetch_add(1, std::memory_order_relaxed);
   return RunDefault(problem, operands, executor);
 }
 
 std::shared_ptr<const Entry> SessionState::Adopt(const Problem& problem) {
-  std::shared_ptr<Entry> entry;
+  std::string refusal;
   {
     const std::lock_guard lock(known_mutex_);
     const auto found = known_.find(problem);
     if (found == known_.end()) return nullptr;
-    entry = std::make_shared<Entry>();
-    entry->record = found->second;
+    const Known& known = found->second;
+    // Kept for want of time, of which there is more here.
+    if (options_.tuning == TuningMode::kOnline && known.record.budget_ms > 0.0 &&
+        options_.tuner.max_tuning_ms > known.record.budget_ms) {
+      return nullptr;
+    }
+    const std::shared_ptr<const Backend> backend = FindCpuBackend(known.record.winner.library);
+    if (backend == nullptr) return nullptr;  // Take refuses such records; libraries do not vanish
+    Result<std::unique_ptr<Plan>> plan = backend->Prepare(problem, known.record.winner);
+    if (plan.ok()) {
+      auto entry = std::make_shared<Entry>();
+      entry->record = known.record;
+      entry->plan = std::move(plan).value();
+      entry->tuned = true;
+      entry->why =
+          known.origin.empty() ? "measured by this session" : "loaded from " + known.origin;
+      cache_.Put(entry);
+      return entry;
+    }
+    refusal = "(" + ToString(problem) + "): " + known.record.winner.FullName() +
+              " cannot be used: " + std::string(plan.status().message());
+    known_.erase(found);
   }
-  const std::shared_ptr<const Backend> backend = FindCpuBackend(entry->record.winner.library);
-  if (backend == nullptr)
-    return nullptr;  // Take refuses such records; the library cannot vanish later
-  Result<std::unique_ptr<Plan>> plan = backend->Prepare(problem, entry->record.winner);
-  if (!plan.ok()) {
-    Note("(" + ToString(problem) + "): " + entry->record.winner.FullName() +
-         " cannot be used: " + std::string(plan.status().message()));
-    const std::lock_guard lock(known_mutex_);
-    known_.erase(problem);
-    return nullptr;
+  Note(std::move(refusal));
+  return nullptr;
+}
+
+void SessionState::PutTuned(std::shared_ptr<const Entry> entry) {
+  const std::lock_guard lock(known_mutex_);
+  Known& known = known_[entry->record.problem];
+  known.record = entry->record;
+  known.origin.clear();
+  if (!known.learned) {
+    known.learned = true;
+    learned_.push_back(entry->record.problem);
   }
-  entry->plan = std::move(plan).value();
-  entry->tuned = true;
-  cache_.Put(entry);
-  return entry;
+  while (learned_.size() > kKnownPerEntry * cache_.capacity()) {
+    const auto oldest = known_.find(learned_.front());
+    // Gone, or handed over from outside since: that is for the user to bound.
+    if (oldest != known_.end() && oldest->second.learned) known_.erase(oldest);
+    learned_.pop_front();
+  }
+  cache_.Put(std::move(entry));
+}
+
+void SessionState::PutDefault(std::shared_ptr<const Entry> entry) {
+  const Problem& problem = entry->record.problem;
+  const std::lock_guard lock(known_mutex_);
+  // Loaded meanwhile: an entry in the cache would hide it where nothing is measured.
+  if (options_.tuning == TuningMode::kCached && known_.contains(problem)) return;
+  {
+    const SessionCache::ReadGuard guard;
+    const Entry* there = cache_.Find(problem);
+    if (there != nullptr && there->tuned) return;  // measured meanwhile
+  }
+  cache_.Put(std::move(entry));
 }
 
 Status SessionState::TuneAndRun(const Problem& problem, const Operands& operands,
-                                Executor& executor) {
+                                Executor& executor, NodeCounters& counters) {
   std::unique_lock measuring(g_measuring, std::try_to_lock);
   if (!measuring.owns_lock()) {
     // Somebody measures already. Waiting would stall this request, and a second measurement spoil
@@ -134,10 +197,22 @@ Status SessionState::TuneAndRun(const Problem& problem, const Operands& operands
     const SessionCache::ReadGuard guard;
     const Entry* entry = cache_.Find(problem);
     // Another thread finished this very problem between our look-up and the lock.
-    if (entry != nullptr && entry->tuned) return entry->plan->Run(operands, executor);
+    if (entry != nullptr && entry->tuned) {
+      counters.misses.fetch_sub(1, std::memory_order_relaxed);
+      counters.hits.fetch_add(1, std::memory_order_relaxed);
+      measuring.unlock();
+      return entry->plan->Run(operands, executor);
+    }
   }
   Result<TuneResult> tuned = Tune(problem, operands, executor, CpuBackends(), options_.tuner);
-  if (!tuned.ok()) return tuned.TakeStatus();
+  if (!tuned.ok()) {
+    if (tuned.status().code() != StatusCode::kOutOfMemory) return tuned.TakeStatus();
+    measuring.unlock();
+    // The call itself needs no more memory than it has: it runs, unmeasured.
+    out_of_memory_.fetch_add(1, std::memory_order_relaxed);
+    log_.Warning(std::string(tuned.status().message()) + "; the default kernel runs");
+    return RunDefault(problem, operands, executor);
+  }
   const TuneResult& result = tuned.value();
   for (const Rejection& rejection : result.rejected) {
     denied_.fetch_add(1, std::memory_order_relaxed);
@@ -145,7 +220,7 @@ Status SessionState::TuneAndRun(const Problem& problem, const Operands& operands
          " rejected: " + rejection.reason);
   }
   const std::shared_ptr<const Entry> entry = MakeEntry(problem, result);
-  cache_.Put(entry);
+  PutTuned(entry);
   tuned_.fetch_add(1, std::memory_order_relaxed);
   tuning_microseconds_.fetch_add(static_cast<int64_t>(result.spent_ms * 1000.0),
                                  std::memory_order_relaxed);
@@ -153,7 +228,7 @@ Status SessionState::TuneAndRun(const Problem& problem, const Operands& operands
   measuring.unlock();
   log_.Info(TunedLine(problem, result));
   if (!options_.cache_path.empty() && SteadyMs() - last_save_ms_.load() >= kSaveIntervalMs)
-    SaveOwnCache();
+    SaveOwnCache(log_, /*patience_ms=*/0);
   return entry->plan->Run(operands, executor);
 }
 
@@ -161,6 +236,10 @@ Result<std::shared_ptr<const Entry>> SessionState::DefaultEntry(const Problem& p
   std::string reasons;
   for (const std::shared_ptr<const Backend>& backend : CpuBackends()) {
     for (const Candidate& candidate : backend->Candidates(problem, CandidateScope::kDefault)) {
+      if (const std::optional<std::string> denied = DenialOf(candidate)) {
+        reasons += "; " + candidate.FullName() + " denied: " + *denied;
+        continue;
+      }
       Result<std::unique_ptr<Plan>> plan = backend->Prepare(problem, candidate);
       if (!plan.ok()) {
         reasons += "; " + candidate.FullName() + ": " + std::string(plan.status().message());
@@ -171,6 +250,9 @@ Result<std::shared_ptr<const Entry>> SessionState::DefaultEntry(const Problem& p
       entry->record.winner = candidate;
       entry->record.default_kernel = candidate.FullName();
       entry->plan = std::move(plan).value();
+      entry->why = options_.tuning == TuningMode::kOff      ? "tuning=off"
+                   : options_.tuning == TuningMode::kCached ? "not in the cache"
+                                                            : "not measured yet";
       return std::shared_ptr<const Entry>(std::move(entry));
     }
   }
@@ -180,10 +262,15 @@ Result<std::shared_ptr<const Entry>> SessionState::DefaultEntry(const Problem& p
 
 Status SessionState::RunDefault(const Problem& problem, const Operands& operands,
                                 Executor& executor) {
+  {
+    const SessionCache::ReadGuard guard;
+    // With tuning=online an untuned entry is a miss, which its next use may measure; until then its
+    // plan serves.
+    if (const Entry* entry = cache_.Find(problem)) return entry->plan->Run(operands, executor);
+  }
   Result<std::shared_ptr<const Entry>> entry = DefaultEntry(problem);
   if (!entry.ok()) return entry.TakeStatus();
-  // In online mode the problem stays a miss, so that it is measured at its next use.
-  if (options_.tuning != TuningMode::kOnline) cache_.Put(entry.value());
+  PutDefault(entry.value());
   return entry.value()->plan->Run(operands, executor);
 }
 
@@ -216,6 +303,12 @@ size_t SessionState::Take(std::vector<Record> records, std::vector<std::string> 
                         "', found '" + record.library_identity + "'; entry ignored");
       continue;
     }
+    if (const std::optional<std::string> denied = DenialOf(record.winner)) {
+      refused.push_back(what + "field 'winner.kernel': expected a kernel that is right, found '" +
+                        record.winner.kernel + "', denied in this process: " + *denied +
+                        "; entry ignored");
+      continue;
+    }
     if (Result<std::unique_ptr<Plan>> plan = backend->Prepare(record.problem, record.winner);
         !plan.ok()) {
       refused.push_back(what + "field 'winner.kernel': expected a kernel of " +
@@ -225,10 +318,10 @@ size_t SessionState::Take(std::vector<Record> records, std::vector<std::string> 
       continue;
     }
     ++taken;
-    cache_.Erase(record.problem);  // what is handed over replaces what was learned
-    const std::lock_guard lock(known_mutex_);
     const Problem problem = record.problem;
-    known_.insert_or_assign(problem, std::move(record));
+    const std::lock_guard lock(known_mutex_);
+    known_.insert_or_assign(problem, Known{std::move(record), std::string(origin), false});
+    cache_.Erase(problem);  // what is handed over replaces what was learned
   }
   for (std::string& line : refused) {
     log_.Warning(line);
@@ -241,53 +334,76 @@ size_t SessionState::Take(std::vector<Record> records, std::vector<std::string> 
 size_t SessionState::SetResults(std::string_view json, std::string_view origin,
                                 std::vector<std::string>& problems) {
   LoadReport report = ParseResults(json, origin, CpuFingerprint());
-  return Take(std::move(report.records), std::move(report.problems), origin, problems);
+  const size_t taken =
+      Take(std::move(report.records), std::move(report.problems), origin, problems);
+  if (taken > 0) dirty_.store(true);
+  return taken;
 }
 
 Status SessionState::LoadCache(const std::string& path, std::vector<std::string>& problems) {
+  size_t taken = 0;
+  TUNABLEOP_RETURN_IF_ERROR(LoadRecords(path, problems, taken));
+  if (taken > 0) dirty_.store(true);
+  return Status::Ok();
+}
+
+Status SessionState::LoadOwnCache() {
+  std::vector<std::string> problems;
+  size_t taken = 0;
+  return LoadRecords(options_.cache_path, problems, taken);
+}
+
+Status SessionState::LoadRecords(const std::string& path, std::vector<std::string>& problems,
+                                 size_t& taken) {
   Result<LoadReport> loaded = LoadFile(path, CpuFingerprint());
   if (!loaded.ok()) return loaded.TakeStatus();
   LoadReport report = std::move(loaded).value();
-  const size_t taken = Take(std::move(report.records), std::move(report.problems), path, problems);
+  taken = Take(std::move(report.records), std::move(report.problems), path, problems);
   log_.Info("cache '" + path + "': " + std::to_string(taken) + " entries loaded, " +
             std::to_string(problems.size()) + " problems");
   return Status::Ok();
 }
 
 std::vector<Record> SessionState::Records() const {
-  std::unordered_map<Problem, Record, ProblemHash> all;
-  {
-    const std::lock_guard lock(known_mutex_);
-    all = known_;
-  }
-  for (const std::shared_ptr<const Entry>& entry : cache_.Entries()) {
-    if (entry->tuned) all.insert_or_assign(entry->record.problem, entry->record);
-  }
   std::vector<Record> records;
-  records.reserve(all.size());
-  for (auto& [problem, record] : all) records.push_back(std::move(record));
+  std::unordered_set<Problem, ProblemHash> listed;
+  const std::lock_guard lock(known_mutex_);
+  for (const std::shared_ptr<const Entry>& entry : cache_.Entries()) {
+    if (!entry->tuned || DenialOf(entry->record.winner)) continue;
+    records.push_back(entry->record);
+    listed.insert(entry->record.problem);
+  }
+  for (const auto& [problem, known] : known_) {
+    if (!listed.contains(problem) && !DenialOf(known.record.winner))
+      records.push_back(known.record);
+  }
   return records;
 }
 
 std::string SessionState::GetResults() const { return FormatResults(Records(), CpuFingerprint()); }
 
-Status SessionState::SaveCache(const std::string& path) {
-  return SaveFile(path, Records(), CpuFingerprint());
+Status SessionState::SaveCache(const std::string& path, int patience_ms) {
+  return SaveFile(path, Records(), CpuFingerprint(), patience_ms);
 }
 
-void SessionState::SaveOwnCache(const Log& log) noexcept {
+void SessionState::SaveOwnCache(const Log& log, int patience_ms) noexcept {
+  if (options_.cache_path.empty() || !dirty_.exchange(false)) return;
+  last_save_ms_.store(SteadyMs());
   try {
-    if (options_.cache_path.empty() || !dirty_.exchange(false)) return;
-    last_save_ms_.store(SteadyMs());
-    if (Status status = SaveCache(options_.cache_path); !status.ok()) {
-      dirty_.store(true);
-      const std::string line =
-          "cache '" + options_.cache_path + "' not saved: " + std::string(status.message());
-      log.Warning(line);
-      Note(line);
-    }
+    const Status status = SaveCache(options_.cache_path, patience_ms);
+    if (status.ok()) return;
+    dirty_.store(true);
+    if (status.code() == StatusCode::kBusy && patience_ms == 0) return;  // later, then
+    const std::string line =
+        "cache '" + options_.cache_path + "' not saved: " + std::string(status.message());
+    log.Warning(line);
+    Note(line);
   } catch (...) {
-    log.Error("cache '" + options_.cache_path + "' not saved: out of memory");
+    dirty_.store(true);
+    try {
+      log.Error("cache '" + options_.cache_path + "' not saved: out of memory");
+    } catch (...) {  // NOLINT(bugprone-empty-catch): no memory for the line either
+    }
   }
 }
 
@@ -313,6 +429,9 @@ SessionStats SessionState::Stats() const {
   }
   if (const uint64_t busy = busy_.load(std::memory_order_relaxed); busy > 0) {
     stats.fallbacks["tuner_busy"] = busy;
+  }
+  if (const uint64_t count = out_of_memory_.load(std::memory_order_relaxed); count > 0) {
+    stats.fallbacks["out_of_memory"] = count;
   }
   return stats;
 }
@@ -344,7 +463,9 @@ std::vector<std::string> SessionState::Notes() const {
 
 void SessionState::Note(std::string line) {
   const std::lock_guard lock(report_mutex_);
-  if (notes_.size() < kMaxNotes) notes_.push_back(std::move(line));
+  if (notes_.size() >= kMaxNotes) return;
+  if (std::find(notes_.begin(), notes_.end(), line) != notes_.end()) return;
+  notes_.push_back(std::move(line));
 }
 
 }  // namespace tunableop

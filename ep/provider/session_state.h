@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,7 +27,8 @@ namespace tunableop {
 struct alignas(64) NodeCounters {
   std::atomic<uint64_t> hits{0};      // ran what the cache knew
   std::atomic<uint64_t> misses{0};    // the cache did not know the problem
-  std::atomic<uint64_t> defaults{0};  // ran the default kernel because the mode never measures
+  std::atomic<uint64_t> defaults{0};  // ran the default kernel because the mode never measures;
+                                      // with tuning=cached a miss as well
 };
 
 struct SessionStats {
@@ -63,12 +65,17 @@ class SessionState {
                     std::vector<std::string>& problems);
   std::string GetResults() const;
   Status LoadCache(const std::string& path, std::vector<std::string>& problems);
-  Status SaveCache(const std::string& path);
+  // What options().cache_path holds, when the session begins: nothing that is worth saving.
+  Status LoadOwnCache();
+  // Waits for another process that is saving to the same file, for `patience_ms` at most; then
+  // kBusy.
+  Status SaveCache(const std::string& path, int patience_ms = kPatienceMs);
   // Saves to options().cache_path if there is one and something new was learned. Logs what goes
-  // wrong.
+  // wrong; what was not saved is tried again later.
   void SaveOwnCache() noexcept { SaveOwnCache(log_); }
-  // For the end of the session, whose own logger may be gone by then.
-  void SaveOwnCache(const Log& log) noexcept;
+  // For the end of the session, whose own logger may be gone by then; and for runs, which do not
+  // wait for another process's lock.
+  void SaveOwnCache(const Log& log, int patience_ms = kPatienceMs) noexcept;
   // True when something was learned since the last save to options().cache_path.
   bool dirty() const noexcept { return dirty_.load(std::memory_order_relaxed); }
 
@@ -91,9 +98,17 @@ class SessionState {
   // The entry for a problem that was loaded but not met yet; nullptr when there is none that can be
   // used.
   std::shared_ptr<const Entry> Adopt(const Problem& problem);
-  Status TuneAndRun(const Problem& problem, const Operands& operands, Executor& executor);
+  Status TuneAndRun(const Problem& problem, const Operands& operands, Executor& executor,
+                    NodeCounters& counters);
   Status RunDefault(const Problem& problem, const Operands& operands, Executor& executor);
   Result<std::shared_ptr<const Entry>> DefaultEntry(const Problem& problem);
+  // Puts an entry of the default kernel into the cache, unless better is known meanwhile.
+  void PutDefault(std::shared_ptr<const Entry> entry);
+  // Puts a measured entry into the cache, and its record among the known.
+  void PutTuned(std::shared_ptr<const Entry> entry);
+  // Forgets the choices that fell on a kernel which has given a wrong answer since.
+  void ForgetDenied();
+  Status LoadRecords(const std::string& path, std::vector<std::string>& problems, size_t& taken);
   // Keeps the records that this process can use; returns how many.
   size_t Take(std::vector<Record> records, std::vector<std::string> refused,
               std::string_view origin, std::vector<std::string>& problems);
@@ -107,17 +122,31 @@ class SessionState {
   std::atomic<int> threads_{0};
   std::mutex threads_mutex_;
 
-  // Loaded, not yet prepared: prepared when first met, so that loading stays cheap.
+  static constexpr int kPatienceMs = 30'000;
+
+  // Loaded records, prepared when first met so that loading stays cheap, and those of this
+  // session's measurements, so that a problem whose plan was evicted is neither lost nor measured
+  // again. Endless distinct shapes would make endless records of the latter: beyond 16 times the
+  // cache's size the oldest go. Whoever holds known_mutex_ may change cache_ too (not the other way
+  // round): what both say of a problem changes under it.
   struct ProblemHash {
     size_t operator()(const Problem& problem) const noexcept { return Hash(problem); }
   };
   mutable std::mutex known_mutex_;
-  std::unordered_map<Problem, Record, ProblemHash> known_;
+  struct Known {
+    Record record;
+    std::string origin;    // the document; empty: measured by this session
+    bool learned = false;  // among learned_: may be dropped
+  };
+  std::unordered_map<Problem, Known, ProblemHash> known_;
+  std::deque<Problem> learned_;  // the oldest first
+  std::atomic<uint64_t> denials_seen_{0};
 
   std::atomic<uint64_t> tuned_{0};
   std::atomic<uint64_t> denied_{0};
   std::atomic<int64_t> tuning_microseconds_{0};
   std::atomic<uint64_t> busy_{0};  // ran the default kernel because a measurement was under way
+  std::atomic<uint64_t> out_of_memory_{0};  // ran the default kernel: no memory to measure
   std::atomic<bool> dirty_{false};
   std::atomic<int64_t> last_save_ms_{0};
 

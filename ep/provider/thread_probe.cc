@@ -1,6 +1,5 @@
 #include "provider/thread_probe.h"
 
-#include <sched.h>
 #include <time.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "cache/processors.h"
 #include "provider/ort_runtime.h"
 
 namespace tunableop {
@@ -47,14 +47,8 @@ void Attend(void* context, size_t /*index*/) {
 // Cores, not hyper-threads, that this process may run on: the size of ONNX Runtime's pool by
 // default.
 int PhysicalCores() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
-    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  }
   std::set<std::string> cores;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed)) continue;
+  for (const int cpu : ProcessorsOfProcess()) {
     std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
                        "/topology/thread_siblings_list");
     std::string siblings;

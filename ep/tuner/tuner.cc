@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "tuner/deny_list.h"
 #include "tuner/race.h"
 #include "tuner/scratch.h"
 #include "tuner/verifier.h"
@@ -69,9 +70,10 @@ class Tuning {
                          static_cast<double>(problem_.batch) *
                          static_cast<double>(SizeOf(problem_.c_type));
     if (bytes > kBytesPerMs * options_.max_tuning_ms) {
-      return Default("the default, unmeasured: a budget of " +
-                     Milliseconds(options_.max_tuning_ms) + " does not pay for checking a C of " +
-                     std::to_string(static_cast<int64_t>(bytes) >> 10) + " KiB");
+      return DefaultForWantOfTime("the default, unmeasured: a budget of " +
+                                  Milliseconds(options_.max_tuning_ms) +
+                                  " does not pay for checking a C of " +
+                                  std::to_string(static_cast<int64_t>(bytes) >> 10) + " KiB");
     }
     Result<Scratch> scratch = Scratch::Create(problem_, options_.max_scratch_bytes);
     if (!scratch.ok()) {
@@ -99,6 +101,12 @@ class Tuning {
     for (const std::shared_ptr<const Backend>& backend : backends) {
       if (backend == nullptr) continue;
       for (Candidate& candidate : backend->Candidates(problem_, options_.candidates)) {
+        if (options_.remember_wrong) {
+          if (const std::optional<std::string> reason = DenialOf(candidate)) {
+            Reject(candidate, "denied: " + *reason);
+            continue;
+          }
+        }
         Result<std::unique_ptr<Plan>> plan = backend->Prepare(problem_, candidate);
         if (plan.ok() && plan.value() != nullptr) {
           contenders_.push_back({std::move(candidate), std::move(plan.value()), {}, 0.0, false});
@@ -137,6 +145,7 @@ class Tuning {
       contender.error = std::max(contender.error, verdict.error);
       if (!verdict.right) {
         contender.right = false;
+        if (options_.remember_wrong) Deny(contender.candidate, verdict.reason);
         Reject(contender.candidate, verdict.reason);
         return false;
       }
@@ -191,13 +200,17 @@ class Tuning {
       Contender& contender = contenders_[i];
       // Past the budget only the search for a first right kernel goes on.
       const bool late = OutOfTime() || SpentMs() > kProbingShare * options_.max_tuning_ms;
-      if (i != 0 && late && !racing.empty()) break;
+      if (i != 0 && late && !racing.empty()) {
+        if (racing.size() == 1) unraced_ = true;
+        break;
+      }
       double ms = 0.0;
       if (!RunAndCheck(contender, i == 0 ? HUGE_VAL : kHopeless * default_ms, ms)) continue;
       if (i == 0 && ms > kMostOfBudget * options_.max_tuning_ms) {
         contender.probes.push_back(ms);
-        return Default("the default: one call of it takes " + Milliseconds(ms) +
-                       ", too much for a budget of " + Milliseconds(options_.max_tuning_ms));
+        return DefaultForWantOfTime("the default: one call of it takes " + Milliseconds(ms) +
+                                    ", too much for a budget of " +
+                                    Milliseconds(options_.max_tuning_ms));
       }
       if (!contender.right) {
         contender.probes.push_back(ms);
@@ -272,9 +285,11 @@ class Tuning {
     }
     Election election = RunRace(lanes, default_is_right ? 0 : kNoLane, options, now_);
     if (lanes.size() == 1 && default_is_right) {
-      election = {0, contenders_.size() == 1 ? "the default: there is no other candidate"
-                                             : "the default: no other candidate is right and "
-                                               "within 1.5 times its time"};
+      election = {0, unraced_ ? "the default: no time to try another in a budget of " +
+                                    Milliseconds(options_.max_tuning_ms)
+                     : contenders_.size() == 1 ? "the default: there is no other candidate"
+                                               : "the default: no other candidate is right and "
+                                                 "within 1.5 times its time"};
     }
     // A kernel may be right once and wrong later.
     while (true) {
@@ -318,6 +333,11 @@ class Tuning {
     return Finish(first, ms, std::move(why), {});
   }
 
+  Result<TuneResult> DefaultForWantOfTime(std::string why) {
+    unraced_ = contenders_.size() > 1;
+    return Default(std::move(why));
+  }
+
   TuneResult Finish(const Contender& winner, double winner_ms, std::string why,
                     const std::vector<size_t>& raced) {
     TuneResult result;
@@ -326,6 +346,7 @@ class Tuning {
     result.winner_ms = winner_ms;
     result.error = winner.error;
     result.why = std::move(why);
+    result.budget_ms = unraced_ ? options_.max_tuning_ms : 0.0;
     const Contender& first = contenders_.front();
     result.default_candidate = first.candidate;
     if (&winner == &first) {
@@ -355,6 +376,7 @@ class Tuning {
 
   std::vector<Contender> contenders_;
   std::vector<Rejection> rejected_;
+  bool unraced_ = false;  // there was no time to race anybody
   std::optional<Scratch> scratch_;
   std::optional<Verifier> verifier_;
   Operands writing_;  // operands_ with the scratch for C

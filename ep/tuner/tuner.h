@@ -26,7 +26,8 @@ struct TunerOptions {
   bool verify = true;
   CandidateScope candidates = CandidateScope::kDefault;
   size_t max_scratch_bytes = size_t{256} << 20;  // ceiling for the copies of C that measuring makes
-  NowFn now;                                     // empty: the steady clock. For tests.
+  bool remember_wrong = true;  // a wrong kernel is denied for the whole process (deny_list.h)
+  NowFn now;                   // empty: the steady clock. For tests.
 };
 
 // Why a candidate may not win: it could not be prepared, returned an error, or was wrong. Being
@@ -53,6 +54,9 @@ struct TuneResult {
       0.0;        // largest |got - reference| / tolerance scale over what was checked; < 1 is right
   int tried = 0;  // candidates that were timed, the default included
   double spent_ms = 0.0;
+  // The max_tuning_ms that left no time for a race, so that the default was kept: a larger one may
+  // find better. 0: the race was held, or there was nothing to race.
+  double budget_ms = 0.0;
   std::string why;  // one line for a person: "12.3 % faster than the default"
   std::vector<Rejection> rejected;
   std::vector<Sample> samples;

@@ -99,7 +99,7 @@ class Stats:
     """Counters of one session since it was made."""
 
     hits: int  #: GEMM calls that ran what the cache knew
-    misses: int  #: GEMM calls whose problem the cache did not know
+    misses: int  #: GEMM calls whose problem the cache did not know: measured, or a default kernel ran
     tuned: int  #: problems measured
     tuning_seconds: float  #: wall clock spent measuring
     evicted: int  #: entries dropped because the cache was full
@@ -146,6 +146,7 @@ class Shape:
     default_milliseconds: float
     error: float
     candidates: int
+    why: str  #: how the kernel was chosen, in words
 
 
 @dataclass(frozen=True)
@@ -171,10 +172,10 @@ class Explanation:
                     f"({gain:.2f}x, {shape.candidates} candidates)"
                 )
             elif shape.tuned:
-                line += ", kept without a measurement (larger than the budget)"
+                line += ", kept without a measurement"
             else:
                 line += ", default kernel"
-            lines.append(line)
+            lines.append(f"{line}: {shape.why}")
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 

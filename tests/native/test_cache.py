@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -51,7 +54,8 @@ records = st.builds(
     winner_ms=st.floats(0, 1e300),
     error=st.floats(0, 1e300),
     library_identity=st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
-    measured_at=st.integers(0, 2**53),
+    measured_at=st.integers(0, 1_750_000_000),
+    budget_ms=st.floats(0, 1e300),
 )
 
 
@@ -286,3 +290,36 @@ def test_the_size_of_a_file_does_not_matter_much() -> None:
         return best
 
     assert seconds(10_000) < 60 * seconds(1_000)
+
+
+def test_the_fingerprint_does_not_depend_on_the_thread_that_asks() -> None:
+    code = """
+        import os, threading
+        from onnxruntime_ep_tunableop import _core
+        everything = os.sched_getaffinity(0)
+        found = []
+        def ask():
+            os.sched_setaffinity(0, {min(everything)})
+            found.append(_core.cpu_fingerprint()["cores"])
+        thread = threading.Thread(target=ask)
+        thread.start()
+        thread.join()
+        assert found == [len(everything)], (found, everything)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
+
+
+def test_what_won_no_race_never_replaces_what_did() -> None:
+    raced = make_record(measured_at=5, tried=1)
+    unraced = make_record(measured_at=9, tried=2, budget_ms=100.0)
+    for order in ([raced, unraced], [unraced, raced]):
+        assert parse(document(*order)) == ([raced], [])
+    of_another_build = unraced | {"library_identity": "0.2.0+avx512"}
+    assert parse(document(raced, of_another_build)) == ([of_another_build], [])
+
+
+def test_a_measurement_from_the_future_counts_as_one_of_now() -> None:
+    before = int(time.time())
+    ((record,), problems) = parse(document(make_record(measured_at=2**52)))
+    assert problems == []
+    assert before <= record["measured_at"] <= int(time.time())

@@ -323,3 +323,37 @@ def test_a_lock_is_waited_for(tmp_path: Path) -> None:
     worker.join()
     assert worker.exitcode == 0
     assert sizes(path) == [1, 2]
+
+
+def test_a_child_forked_during_a_save_does_not_keep_the_lock(tmp_path: Path) -> None:
+    code = f"""
+        import os, signal, sys, threading, time, warnings
+        from onnxruntime_ep_tunableop import _core
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        from tuning_helpers import FINGERPRINT, make_record
+        warnings.simplefilter("ignore")
+        path = {str(tmp_path / "results.json")!r}
+        many = [make_record(m=m) for m in range(1, 8001)]
+        thread = threading.Thread(target=lambda: _core.save_file(path, many, FINGERPRINT))
+        thread.start()
+        children = []
+        while thread.is_alive():
+            child = os.fork()
+            if child == 0:
+                time.sleep(60)
+                os._exit(0)
+            children.append(child)
+            time.sleep(0.01)
+        thread.join()
+        begin = time.monotonic()
+        _core.save_file(path, [make_record(m=1)], FINGERPRINT)
+        print(time.monotonic() - begin)
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 15

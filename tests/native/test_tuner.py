@@ -396,3 +396,42 @@ def test_real_kernels_are_right(shape: tuple[int, int, int], packed: bool) -> No
     assert result["has_plan"]
     assert result["rejected"] == {}
     assert result["error"] <= 1.0
+
+
+# ---- what is remembered -------------------------------------------------------------------------
+
+
+def test_a_wrong_kernel_never_runs_again() -> None:
+    kernels = [kernel("remembered-default"), kernel("remembered-wrong", 0.5, defect="one_element")]
+    first = tune(*kernels, remember_wrong=True)
+    assert first["rejected"]["sim0:remembered-wrong"].startswith("wrong answer")
+    again = tune(*kernels, problem=make_problem(7, 21, 11), remember_wrong=True)
+    assert again["rejected"]["sim0:remembered-wrong"].startswith("denied: wrong answer")
+    assert again["calls"][0][1] == 0
+    assert again["winner"].kernel == "remembered-default"
+    # The first that is not denied is the default.
+    last = tune(kernels[1], kernels[0], remember_wrong=True)
+    assert last["default"].kernel == "remembered-default"
+
+
+def test_a_kernel_that_fails_or_is_slow_may_try_again() -> None:
+    kernels = [kernel("fine"), kernel("failing", 0.5, defect="error"), kernel("slow", 50.0)]
+    for _ in range(2):
+        result = tune(*kernels, remember_wrong=True)
+        assert result["rejected"]["sim0:failing"].startswith("returned an error")
+        assert result["calls"][0][1] > 0
+
+
+@pytest.mark.parametrize(("ms", "others", "unraced"), [(1.0, 1, False), (60.0, 1, True), (60.0, 0, False)])
+def test_a_budget_too_small_for_a_race_is_told(ms: float, others: int, unraced: bool) -> None:
+    kernels = [kernel("default", ms), *[kernel(f"other{i}", ms) for i in range(others)]]
+    result = tune(*kernels, max_tuning_ms=100.0, verify=ms < 50.0 or others > 0)
+    assert result["budget_ms"] == (100.0 if unraced else 0.0)
+
+
+def test_a_budget_that_ends_before_anybody_else_can_race_is_told() -> None:
+    kernels = [kernel("default", 24.0), kernel("slow", 60.0), kernel("untried", 12.0)]
+    result = tune(*kernels, max_tuning_ms=100.0)
+    assert result["calls"][0][2] == 0
+    assert result["budget_ms"] == 100.0
+    assert "no time" in result["why"]

@@ -79,7 +79,7 @@ _RECORD: dict[str, Any] = {
         "library": "native", "kernel": "avx512:6x64/kc384/rows", "opaque_id": -1, "workspace_bytes": 0,
     },
     "library_identity": "0.1.0+avx512", "winner_ms": 1.25, "default_ms": 1.5,
-    "default_kernel": "native:avx512:8x48/kc256/rows", "error": 0.125, "tried": 5,
+    "default_kernel": "native:avx512:8x48/kc256/rows", "error": 0.125, "tried": 5, "budget_ms": 0,
     "measured_at": 1_750_000_000,
 }  # fmt: skip
 

@@ -77,7 +77,11 @@ Result<bool> Kernel::Pack(const TensorView& b, int64_t ldb, bool transposed, int
   state_->heap_trim().Trim();
   Result<PackedB> packed =
       PackedB::Pack(static_cast<const float*>(b.data), ldb, transposed, k, n, batch, k * n);
-  if (!packed.ok()) return packed.TakeStatus();
+  if (!packed.ok()) {
+    if (packed.status().code() != StatusCode::kOutOfMemory) return packed.TakeStatus();
+    state_->log().Warning(std::string(packed.status().message()) + "; the weight stays as it is");
+    return false;
+  }
   packed_b_ = std::move(packed).value();
   packed_dims_.assign(b.dims.begin(), b.dims.end());
   state_->heap_trim().WillBeFreed(static_cast<size_t>(k * n * batch) * sizeof(float));
