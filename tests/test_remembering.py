@@ -71,6 +71,8 @@ def test_evicted_problems_are_saved_and_not_measured_again(tmp_path: Path) -> No
     counters = tunableop.stats(session)
     assert counters.evicted >= len(SIZES) - 1
     assert (counters.tuned, counters.entries) == (len(SIZES), len(SIZES))
+    (shape,) = tunableop.explain(session).shapes
+    assert "default" in shape.why  # what the race said: evicted and adopted again
     tunableop.save_cache(session, file)
     assert {entry["m"] for entry in entries(json.loads(file.read_text()))} == set(SIZES)
 

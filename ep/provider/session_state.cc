@@ -140,8 +140,7 @@ std::shared_ptr<const Entry> SessionState::Adopt(const Problem& problem) {
       entry->record = known.record;
       entry->plan = std::move(plan).value();
       entry->tuned = true;
-      entry->why =
-          known.origin.empty() ? "measured by this session" : "loaded from " + known.origin;
+      entry->why = known.why;
       cache_.Put(entry);
       return entry;
     }
@@ -157,7 +156,7 @@ void SessionState::PutTuned(std::shared_ptr<const Entry> entry) {
   const std::lock_guard lock(known_mutex_);
   Known& known = known_[entry->record.problem];
   known.record = entry->record;
-  known.origin.clear();
+  known.why = entry->why;
   if (!known.learned) {
     known.learned = true;
     learned_.push_back(entry->record.problem);
@@ -320,7 +319,8 @@ size_t SessionState::Take(std::vector<Record> records, std::vector<std::string> 
     ++taken;
     const Problem problem = record.problem;
     const std::lock_guard lock(known_mutex_);
-    known_.insert_or_assign(problem, Known{std::move(record), std::string(origin), false});
+    known_.insert_or_assign(problem,
+                            Known{std::move(record), "loaded from " + std::string(origin), false});
     cache_.Erase(problem);  // what is handed over replaces what was learned
   }
   for (std::string& line : refused) {

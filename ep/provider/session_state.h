@@ -135,7 +135,7 @@ class SessionState {
   mutable std::mutex known_mutex_;
   struct Known {
     Record record;
-    std::string origin;    // the document; empty: measured by this session
+    std::string why;       // Entry::why
     bool learned = false;  // among learned_: may be dropped
   };
   std::unordered_map<Problem, Known, ProblemHash> known_;
