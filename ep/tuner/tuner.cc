@@ -145,7 +145,7 @@ class Tuning {
       contender.error = std::max(contender.error, verdict.error);
       if (!verdict.right) {
         contender.right = false;
-        if (options_.remember_wrong) Deny(contender.candidate, verdict.reason);
+        wrong_.push_back({contender.candidate, verdict.reason});
         Reject(contender.candidate, verdict.reason);
         return false;
       }
@@ -338,8 +338,16 @@ class Tuning {
     return Default(std::move(why));
   }
 
+  // Only a kernel that stands beside a right one is known to be wrong: if all are, the operands may
+  // have changed under our hands, and denying everything would leave the process with nothing.
+  void DenyTheWrong() {
+    if (!options_.remember_wrong) return;
+    for (const Rejection& wrong : wrong_) Deny(wrong.candidate, wrong.reason);
+  }
+
   TuneResult Finish(const Contender& winner, double winner_ms, std::string why,
                     const std::vector<size_t>& raced) {
+    if (options_.verify && winner.right) DenyTheWrong();
     TuneResult result;
     result.winner = winner.candidate;
     result.plan = winner.plan;
@@ -376,7 +384,8 @@ class Tuning {
 
   std::vector<Contender> contenders_;
   std::vector<Rejection> rejected_;
-  bool unraced_ = false;  // there was no time to race anybody
+  std::vector<Rejection> wrong_;  // of the rejected, those that gave a wrong answer
+  bool unraced_ = false;          // there was no time to race anybody
   std::optional<Scratch> scratch_;
   std::optional<Verifier> verifier_;
   Operands writing_;  // operands_ with the scratch for C

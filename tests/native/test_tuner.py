@@ -414,6 +414,15 @@ def test_a_wrong_kernel_never_runs_again() -> None:
     assert last["default"].kernel == "remembered-default"
 
 
+def test_when_every_kernel_seems_wrong_none_is_denied() -> None:
+    kernels = [kernel(name, defect="one_element") for name in ("doubtful-default", "doubtful-other")]
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="every kernel is wrong"):
+            tune(*kernels, remember_wrong=True)
+    sound = [kernel(name) for name in ("doubtful-default", "doubtful-other")]
+    assert tune(*sound, remember_wrong=True)["rejected"] == {}
+
+
 def test_a_kernel_that_fails_or_is_slow_may_try_again() -> None:
     kernels = [kernel("fine"), kernel("failing", 0.5, defect="error"), kernel("slow", 50.0)]
     for _ in range(2):
