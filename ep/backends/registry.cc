@@ -62,7 +62,8 @@ class Registry {
 };
 
 const Registry& Get() {
-  static const Registry registry;
+  // Never destroyed: at the end of a process sessions may still run on other threads.
+  static const auto& registry = *new Registry;
   return registry;
 }
 

@@ -3,7 +3,7 @@
 // Row-major throughout:  C[b] = epilogue(alpha * op(A[b]) * op(B[b]) + beta * C[b]),  b in [0,
 // batch)
 //   op(A) is m x k, op(B) is k x n, C is m x n.
-// Two problems that could want different kernels must never compare equal (DESIGN: the key).
+// Two problems that could want different kernels must never compare equal.
 #pragma once
 
 #include <cstddef>

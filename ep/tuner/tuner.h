@@ -1,7 +1,7 @@
 // Measure, verify, choose: which kernel runs a problem best on these operands, on this machine,
 // now.
 //
-// Rules (DESIGN section 6): the default kernel is always in the race; rounds are interleaved; the
+// Rules (docs/tuning.md): the default kernel is always in the race; rounds are interleaved; the
 // figure of a candidate is its median; a switch needs min_gain over the default; a winner must have
 // given the right answer; the time budget includes probes and verification.
 #pragma once

@@ -17,7 +17,7 @@ struct SearchPath {
 };
 
 SearchPath& GetSearchPath() {
-  static SearchPath search;
+  static auto& search = *new SearchPath;  // never destroyed, as the registry
   return search;
 }
 
