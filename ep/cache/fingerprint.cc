@@ -1,12 +1,12 @@
 #include "cache/fingerprint.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <string_view>
-
-#include "cache/processors.h"
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
@@ -120,7 +120,9 @@ std::string Model() { return "unknown"; }
 std::string Features() { return ""; }
 #endif
 
-int Cores() { return static_cast<int>(ProcessorsOfProcess().size()); }
+// Not those that this process may run on: affinities change while it runs, and the threads that a
+// product was measured with are in its key.
+int Cores() { return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))); }
 
 }  // namespace
 

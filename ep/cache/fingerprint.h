@@ -10,7 +10,7 @@ struct Fingerprint {
   std::string device;    // "cpu" (GPU backends add theirs)
   std::string model;     // "AMD EPYC 9R14" (CPU: brand string)
   std::string features;  // instruction sets that kernels use, sorted: "avx avx2 avx512f fma"
-  int cores = 0;         // logical processors that this process may run on
+  int cores = 0;         // logical processors of the machine, whatever this process may use of them
 
   bool operator==(const Fingerprint&) const = default;
 };

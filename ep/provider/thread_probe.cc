@@ -13,8 +13,8 @@
 #include <system_error>
 #include <thread>
 
-#include "cache/processors.h"
 #include "provider/ort_runtime.h"
+#include "provider/processors.h"
 
 namespace tunableop {
 namespace {

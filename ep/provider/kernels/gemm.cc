@@ -5,16 +5,11 @@
 
 #include "provider/guard.h"
 #include "provider/kernels/kernel.h"
+#include "provider/kernels/matmul_shape.h"
 #include "provider/ort_runtime.h"
 
 namespace tunableop {
 namespace {
-
-std::string Text(std::span<const int64_t> dims) {
-  std::string text = "[";
-  for (size_t i = 0; i < dims.size(); ++i) text += (i == 0 ? "" : ",") + std::to_string(dims[i]);
-  return text + "]";
-}
 
 // C as a matrix: element (row, column) is at data[row * row_stride + column * column_stride].
 struct Addend {
@@ -29,9 +24,9 @@ Result<Addend> ResolveAddend(const TensorView& c, int64_t m, int64_t n) {
   const int64_t columns = rank > 0 ? c.dims[rank - 1] : 1;
   const int64_t rows = rank > 1 ? c.dims[rank - 2] : 1;
   if (rank > 2 || (columns != 1 && columns != n) || (rows != 1 && rows != m)) {
-    return Status(
-        StatusCode::kInvalidArgument,
-        "Gemm: C " + Text(c.dims) + " does not broadcast to " + Text(std::array<int64_t, 2>{m, n}));
+    return Status(StatusCode::kInvalidArgument, "Gemm: C " + DimsText(c.dims) +
+                                                    " does not broadcast to " +
+                                                    DimsText(std::array<int64_t, 2>{m, n}));
   }
   return Addend{static_cast<const float*>(c.data), rows == 1 ? 0 : columns, columns == 1 ? 0 : 1};
 }
@@ -86,9 +81,7 @@ class Gemm final : public Kernel {
   }
 
   Status Compute(OrtKernelContext* context) override {
-    const OrtValue* a_value = nullptr;
-    TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->KernelContext_GetInput(context, 0, &a_value));
-    Result<TensorView> a = ViewOf(a_value);
+    Result<TensorView> a = InputA(context);
     if (!a.ok()) return a.TakeStatus();
     Result<TensorView> b = InputB(context);
     if (!b.ok()) return b.TakeStatus();
@@ -137,17 +130,17 @@ class Gemm final : public Kernel {
   Status ResolveSizes(std::span<const int64_t> a, std::span<const int64_t> b,
                       Problem& problem) const {
     if (a.size() != 2 || b.size() != 2) {
-      return {StatusCode::kInvalidArgument,
-              "Gemm: A " + Text(a) + " and B " + Text(b) + " must have two dimensions each"};
+      return {StatusCode::kInvalidArgument, "Gemm: A " + DimsText(a) + " and B " + DimsText(b) +
+                                                " must have two dimensions each"};
     }
     problem.m = a[trans_a_ ? 1 : 0];
     problem.k = a[trans_a_ ? 0 : 1];
     problem.n = b[trans_b_ ? 0 : 1];
     const int64_t b_k = b[trans_b_ ? 1 : 0];
     if (problem.k != b_k) {
-      return {StatusCode::kInvalidArgument, "Gemm: inner dimensions of A " + Text(a) + " and B " +
-                                                Text(b) + " differ: " + std::to_string(problem.k) +
-                                                " and " + std::to_string(b_k)};
+      return {StatusCode::kInvalidArgument,
+              "Gemm: inner dimensions of A " + DimsText(a) + " and B " + DimsText(b) +
+                  " differ: " + std::to_string(problem.k) + " and " + std::to_string(b_k)};
     }
     return Status::Ok();
   }

@@ -88,6 +88,12 @@ Result<bool> Kernel::Pack(const TensorView& b, int64_t ldb, bool transposed, int
   return true;
 }
 
+Result<TensorView> Kernel::InputA(const OrtKernelContext* context) {
+  const OrtValue* value = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->KernelContext_GetInput(context, 0, &value));
+  return ViewOf(value);
+}
+
 Result<TensorView> Kernel::InputB(const OrtKernelContext* context) const {
   if (packed_b_) return TensorView{nullptr, packed_dims_};
   const OrtValue* value = nullptr;

@@ -48,6 +48,7 @@ class Kernel : public OrtKernelImpl {
   NodeCounters& counters() const noexcept { return *counters_; }
   bool b_constant() const noexcept { return b_constant_; }
   const PackedB& packed_b() const noexcept { return packed_b_; }
+  static Result<TensorView> InputA(const OrtKernelContext* context);
   // Input 1 of this call: the packed constant's dimensions without data, or the tensor.
   Result<TensorView> InputB(const OrtKernelContext* context) const;
 

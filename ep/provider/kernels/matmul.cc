@@ -23,9 +23,7 @@ class MatMul final : public Kernel {
   }
 
   Status Compute(OrtKernelContext* context) override {
-    const OrtValue* a_value = nullptr;
-    TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->KernelContext_GetInput(context, 0, &a_value));
-    Result<TensorView> a = ViewOf(a_value);
+    Result<TensorView> a = InputA(context);
     if (!a.ok()) return a.TakeStatus();
     Result<TensorView> b = InputB(context);
     if (!b.ok()) return b.TakeStatus();

@@ -6,15 +6,9 @@
 namespace tunableop {
 namespace {
 
-std::string Text(std::span<const int64_t> dims) {
-  std::string text = "[";
-  for (size_t i = 0; i < dims.size(); ++i) text += (i == 0 ? "" : ",") + std::to_string(dims[i]);
-  return text + "]";
-}
-
 Status Wrong(std::span<const int64_t> a, std::span<const int64_t> b, const std::string& what) {
   return {StatusCode::kInvalidArgument,
-          "MatMul of A " + Text(a) + " and B " + Text(b) + ": " + what};
+          "MatMul of A " + DimsText(a) + " and B " + DimsText(b) + ": " + what};
 }
 
 // A batch dimension counted from the right; 1 where the input has none.
@@ -56,6 +50,12 @@ Status CollapseBatch(std::span<const int64_t> a, std::span<const int64_t> b, siz
 }
 
 }  // namespace
+
+std::string DimsText(std::span<const int64_t> dims) {
+  std::string text = "[";
+  for (size_t i = 0; i < dims.size(); ++i) text += (i == 0 ? "" : ",") + std::to_string(dims[i]);
+  return text + "]";
+}
 
 bool MatMulShape::empty() const noexcept {
   return std::find(output.begin(), output.begin() + static_cast<ptrdiff_t>(output_rank), 0) !=

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "gemm/status.h"
 
@@ -33,6 +34,9 @@ struct MatMulShape {
 
   bool empty() const noexcept;  // the result has no element
 };
+
+// "[2,3,4]", for messages.
+std::string DimsText(std::span<const int64_t> dims);
 
 // `a` and `b` are the dimensions of the inputs. Writes `shape`; on error the message names both
 // shapes.

@@ -1,4 +1,4 @@
-#include "cache/processors.h"
+#include "provider/processors.h"
 
 #include <dirent.h>
 #include <sched.h>

@@ -7,8 +7,8 @@ namespace tunableop {
 
 // Numbers of the logical processors that some thread of this process may run on, in ascending
 // order, never empty. A single thread's mask would not do: servers pin the threads that take
-// requests, and neither the size of a pool nor what a file is valid for may depend on which thread
-// came first. Reads /proc/self/task; where that fails, every processor that is online.
+// requests, and the size of a pool must not depend on which thread came first. Reads
+// /proc/self/task; where that fails, every processor that is online.
 std::vector<int> ProcessorsOfProcess();
 
 }  // namespace tunableop
