@@ -1,8 +1,10 @@
 #include "tuner/scratch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <new>
+#include <random>
 
 namespace tunableop {
 namespace {
@@ -10,30 +12,40 @@ namespace {
 constexpr int64_t kMarginBytes = 512;  // catches a full vector or two written past the end
 constexpr std::align_val_t kAlignment{64};
 
-// Quiet NaNs with a payload of no meaning: not what a processor makes, nor likely an operand's.
-constexpr uint16_t kPoison16 = 0x7EA5;   // fp16
-constexpr uint16_t kPoisonB16 = 0x7FE5;  // bf16
-constexpr uint32_t kPoison32 = 0x7FDEADA5;
-constexpr uint64_t kPoison64 = 0x7FFDEADBEEFA5A5A;
-
+// Quiet NaNs whose payload is another one in each scratch. Processors pass the payload of a NaN
+// operand on to the result, so a fixed payload that got into somebody's buffer (memory that was
+// freed here, say) would look like an element that no kernel wrote.
 template <typename Function>
-auto WithPoison(DataType type, Function function) {
+auto WithPoison(DataType type, uint64_t salt, Function function) {
   switch (type) {
     case DataType::kFloat16:
-      return function(kPoison16);
+      return function(static_cast<uint16_t>(0x7E01U | (salt & 0x1FEU)));
     case DataType::kBFloat16:
-      return function(kPoisonB16);
+      return function(static_cast<uint16_t>(0x7FC1U | (salt & 0x3EU)));
     case DataType::kFloat64:
-      return function(kPoison64);
+      return function(uint64_t{0x7FF8000000000001} | (salt & 0x7FFFFFFFFFFFEU));
     case DataType::kFloat32:
       break;
   }
-  return function(kPoison32);
+  return function(static_cast<uint32_t>(0x7FC00001U | (salt & 0x3FFFFEU)));
+}
+
+// Another number in each call and each process.
+uint64_t NextSalt() {
+  static std::atomic<uint64_t> next{std::random_device{}()};
+  // The finaliser of splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
+  // generators").
+  uint64_t z = next.fetch_add(0x9E3779B97F4A7C15U);
+  z = (z ^ (z >> 30U)) * 0xBF58476D1CE4E5B9U;
+  z = (z ^ (z >> 27U)) * 0x94D049BB133111EBU;
+  return z ^ (z >> 31U);
 }
 
 }  // namespace
 
 void Scratch::Free::operator()(void* memory) const noexcept {
+  // The next owner of this memory may read it before writing, and should find no NaN of ours.
+  std::memset(memory, 0, bytes);
   ::operator delete(memory, kAlignment);
 }
 
@@ -52,7 +64,9 @@ Result<Scratch> Scratch::Create(const Problem& problem, size_t max_bytes) {
                                                 std::to_string(max_bytes) + " bytes");
   }
   scratch.bytes_ = static_cast<size_t>(bytes);
-  scratch.memory_.reset(::operator new(scratch.bytes_, kAlignment, std::nothrow));
+  scratch.salt_ = NextSalt();
+  scratch.memory_ = std::unique_ptr<void, Free>(
+      ::operator new(scratch.bytes_, kAlignment, std::nothrow), Free(scratch.bytes_));
   if (scratch.memory_ == nullptr) {
     return Status(StatusCode::kOutOfMemory,
                   "no memory for a copy of C of " + std::to_string(scratch.bytes_) + " bytes");
@@ -80,7 +94,7 @@ void Scratch::ForEachRow(Function function) const noexcept {
 }
 
 void Scratch::Poison(void* to, int64_t elements) const noexcept {
-  WithPoison(problem_.c_type, [&](auto poison) {
+  WithPoison(problem_.c_type, salt_, [&](auto poison) {
     std::fill_n(static_cast<decltype(poison)*>(to), elements, poison);
   });
 }
@@ -106,7 +120,7 @@ void Scratch::CopyC(void* out) const noexcept {
 }
 
 bool Scratch::FindPoison(int64_t& batch, int64_t& row, int64_t& column) const noexcept {
-  return WithPoison(problem_.c_type, [&](auto poison) {
+  return WithPoison(problem_.c_type, salt_, [&](auto poison) {
     const auto* c = static_cast<const decltype(poison)*>(c_);
     for (int64_t b = 0; b < problem_.batch; ++b) {
       for (int64_t i = 0; i < problem_.m; ++i) {
@@ -126,7 +140,7 @@ bool Scratch::FindPoison(int64_t& batch, int64_t& row, int64_t& column) const no
 
 bool Scratch::PoisonAndCheckGaps() noexcept {
   PoisonC();
-  const bool intact = WithPoison(problem_.c_type, [&](auto poison) {
+  const bool intact = WithPoison(problem_.c_type, salt_, [&](auto poison) {
     const auto* begin = static_cast<const decltype(poison)*>(memory_.get());
     decltype(poison) difference = 0;  // no early exit: vectorises
     for (int64_t i = 0; i < elements_; ++i) {

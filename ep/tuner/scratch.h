@@ -36,7 +36,10 @@ class Scratch {
 
  private:
   struct Free {
-    void operator()(void* memory) const noexcept;
+    Free() noexcept : bytes(0) {}
+    explicit Free(size_t size) noexcept : bytes(size) {}
+    size_t bytes;
+    void operator()(void* memory) const noexcept;  // wipes, then frees
   };
 
   explicit Scratch(const Problem& problem) : problem_(problem) {}
@@ -47,6 +50,7 @@ class Scratch {
   Problem problem_;
   std::unique_ptr<void, Free> memory_;
   size_t bytes_ = 0;
+  uint64_t salt_ = 0;     // makes this scratch's poison
   int64_t first_ = 0;     // elements before c()
   int64_t elements_ = 0;  // all of them, margins included
   void* c_ = nullptr;

@@ -1,7 +1,10 @@
 // ONNX Gemm, opset 7 and later, fp32: Y = alpha * op(A) * op(B) + beta * C.
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "provider/guard.h"
 #include "provider/kernels/kernel.h"
@@ -53,7 +56,7 @@ struct Fill {
     if (c.column_stride == 0) {
       std::fill_n(target, n, beta * *source);
     } else if (beta == 1.0F) {
-      std::memcpy(target, source, static_cast<size_t>(n) * sizeof(float));
+      std::memmove(target, source, static_cast<size_t>(n) * sizeof(float));  // C may be the result
     } else {
       for (int64_t column = 0; column < n; ++column) target[column] = beta * source[column];
     }
@@ -159,8 +162,19 @@ class Gemm final : public Kernel {
     Result<Addend> resolved = ResolveAddend(c.value(), problem.m, problem.n);
     if (!resolved.ok()) return resolved.TakeStatus();
     if (beta_ == 0.0F || problem.m == 0 || problem.n == 0) return Status::Ok();
-    const Addend& addend = resolved.value();
-    if (beta_ == 1.0F && addend.row_stride == 0 && addend.column_stride == 1) {
+    Addend addend = resolved.value();
+    // C may be bound to the memory of the result. Kernels write before they read the biases, and
+    // rows are written in any order: only a C of the result's own shape can stay where it is.
+    std::vector<float> copy;
+    const bool full = addend.row_stride == problem.n && addend.column_stride == 1;
+    const int64_t floats = std::accumulate(c.value().dims.begin(), c.value().dims.end(), int64_t{1},
+                                           std::multiplies<>());
+    const auto* y = static_cast<const float*>(operands.c);
+    if (addend.data < y + problem.m * problem.n && y < addend.data + floats &&
+        !(full && addend.data == y)) {
+      copy.assign(addend.data, addend.data + floats);
+      addend.data = copy.data();
+    } else if (beta_ == 1.0F && addend.row_stride == 0 && addend.column_stride == 1) {
       problem.epilogue = Epilogue::kBias;
       operands.bias = addend.data;
       return Status::Ok();

@@ -1,0 +1,92 @@
+"""Memory that is used twice: a C that is the result, and NaNs that look like the tuner's own."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime_ep_tunableop as tunableop
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+
+def gemm(m: int, n: int, k: int, c_shape: list[int], b: np.ndarray, beta: float) -> onnx.ModelProto:
+    node = helper.make_node("Gemm", ["A", "B", "C"], ["Y"], beta=beta)
+    inputs = [
+        helper.make_tensor_value_info("A", TensorProto.FLOAT, [m, k]),
+        helper.make_tensor_value_info("C", TensorProto.FLOAT, c_shape),
+    ]
+    outputs = [helper.make_tensor_value_info("Y", TensorProto.FLOAT, [m, n])]
+    graph = helper.make_graph([node], "g", inputs, outputs, [numpy_helper.from_array(b, "B")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.mark.parametrize("tuning", ["off", "online"])
+@pytest.mark.parametrize("beta", [1.0, 0.5])
+@pytest.mark.parametrize(
+    ("m", "n", "k", "c_shape"),
+    [(1, 64, 1000, [1, 64]), (1, 64, 1000, [64]), (8, 512, 2048, [512]), (5, 48, 700, [5, 48])],
+)
+def test_c_may_be_the_memory_of_the_result(
+    tuning: str, beta: float, m: int, n: int, k: int, c_shape: list[int]
+) -> None:
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((m, k), dtype=np.float32)
+    b = rng.standard_normal((k, n), dtype=np.float32)
+    session = tunableop.InferenceSession(gemm(m, n, k, c_shape, b, beta), tuning=tuning, candidates="all")
+    for _ in range(3):
+        c = rng.standard_normal(c_shape, dtype=np.float32)
+        binding = session.io_binding()
+        binding.bind_cpu_input("A", a)
+        buffer = np.zeros((m, n), np.float32)  # C lies at the start of the result's memory
+        buffer.reshape(-1)[: c.size] = c.reshape(-1)
+        pointer = buffer.ctypes.data
+        binding.bind_input("C", "cpu", 0, np.float32, c_shape, pointer)
+        binding.bind_output("Y", "cpu", 0, np.float32, [m, n], pointer)
+        session.run_with_iobinding(binding)
+        expected = a.astype(np.float64) @ b + beta * c.astype(np.float64)
+        assert np.abs(buffer - expected).max() < 1e-3
+
+
+def test_leftovers_of_a_measurement_are_harmless_operands() -> None:
+    w = np.random.default_rng(0).standard_normal((32, 32), dtype=np.float32)
+    node = helper.make_node("MatMul", ["A", "W"], ["Y"])
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("A", TensorProto.FLOAT, ["m", 32])],
+        [helper.make_tensor_value_info("Y", TensorProto.FLOAT, ["m", 32])],
+        [numpy_helper.from_array(w, "W")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    session = tunableop.InferenceSession(model)
+    session.run(None, {"A": np.ones((64, 32), np.float32)})
+    for extra in range(1, 16):
+        a = np.empty((64 + extra, 32), np.float32)  # a padded batch: the rest is whatever memory held
+        a[:10] = 1
+        (y,) = session.run(None, {"A": a})
+        np.testing.assert_allclose(y[:10], a[:10].astype(np.float64) @ w, atol=1e-4)
+    assert tunableop.stats(session).denied == 0
+
+
+@pytest.mark.parametrize("payload", [0x7FDEADA5, 0x7FC00001, 0xFFC00000, 0x7F800001])
+def test_nan_payloads_pass_through(payload: int) -> None:
+    w = np.random.default_rng(0).standard_normal((48, 80), dtype=np.float32)
+    w[3, 5] = np.nan
+    node = helper.make_node("MatMul", ["A", "W"], ["Y"])
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("A", TensorProto.FLOAT, ["m", 48])],
+        [helper.make_tensor_value_info("Y", TensorProto.FLOAT, ["m", 80])],
+        [numpy_helper.from_array(w, "W")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    session = tunableop.InferenceSession(model, candidates="all")
+    a = np.ones((20, 48), np.float32)
+    a.view(np.uint32)[7] = payload
+    (y,) = session.run(None, {"A": a})
+    assert np.isnan(y[7]).all()
+    assert np.isnan(y[:, 5]).all()
+    good = np.delete(np.delete(y, 7, 0), 5, 1)
+    assert np.isfinite(good).all()
+    assert tunableop.stats(session).denied == 0
