@@ -80,6 +80,7 @@ Status ReadOne(std::string_view key, std::string_view value, Options& options) {
   if (key == "candidates") return ReadCandidates(value, options);
   if (key == "verify") return ReadVerify(value, options);
   if (key == "cache") {
+    if (value.empty()) return Wrong(key, "the path of a file", value);
     options.cache_path = value;
     return Status::Ok();
   }

@@ -324,7 +324,13 @@ size_t SessionState::Take(std::vector<Record> records, std::vector<std::string> 
     cache_.Erase(problem);  // what is handed over replaces what was learned
   }
   for (std::string& line : refused) {
-    log_.Warning(line);
+    // A file that travels with a model has a section for each kind of machine: normal, if ours is
+    // there.
+    if (taken > 0 && line.ends_with("of another machine ignored")) {
+      log_.Info(line);
+    } else {
+      log_.Warning(line);
+    }
     Note(line);
     problems.push_back(std::move(line));
   }

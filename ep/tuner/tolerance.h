@@ -13,9 +13,8 @@
 //   hardware may truncate).
 // - v: the rounding to C's type, two units of it.
 // - The last term is for kernels that flush subnormal products to zero.
-// - relu passes an error on, gelu magnifies it by 1.13 at most (its steepest slope) and adds that
-// of
-//   its own erf, 16 u |x|.
+// - relu passes an error on, gelu magnifies it by 1.13 at most (its steepest slope) and adds
+//   that of its own erf, 16 u |x|.
 //
 // A sum whose partial sums may exceed the accumulator's range depends on the order of summing:
 // every answer is accepted then. NaN must meet NaN and infinity the same infinity, but for relu and
