@@ -119,7 +119,7 @@ void LoadPanelOfB(const Problem& p, const Operands& operands, int64_t batch, int
 }
 
 double SumOfSquaresOfA(const Problem& p, const Operands& operands, int64_t batch, int64_t row,
-                       int64_t skip) noexcept {
+                       int64_t skip, Subnormals subnormals) noexcept {
   constexpr int64_t kPiece = 64;
   return WithType(p.a_type, [&](auto t) {
     using Type = decltype(t);
@@ -134,12 +134,12 @@ double SumOfSquaresOfA(const Problem& p, const Operands& operands, int64_t batch
       int64_t i = begin;
       for (; i + 4 <= end; i += 4) {
         for (int64_t lane = 0; lane < 4; ++lane) {
-          const double value = Type::Load(a[(i + lane) * step]);
+          const double value = subnormals.Weigh(std::abs(Type::Load(a[(i + lane) * step])));
           sums[lane] += value * value;
         }
       }
       for (; i < end; ++i) {
-        const double value = Type::Load(a[i * step]);
+        const double value = subnormals.Weigh(std::abs(Type::Load(a[i * step])));
         sums[0] += value * value;
       }
     }

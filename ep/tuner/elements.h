@@ -19,10 +19,22 @@ void LoadRowOfA(const Problem& problem, const Operands& operands, int64_t batch,
 void LoadPanelOfB(const Problem& problem, const Operands& operands, int64_t batch, int64_t k0,
                   int64_t k1, int64_t j0, int64_t j1, double* out) noexcept;
 
+// Operands too small to be normal numbers may be taken as zero: ONNX Runtime sets processors so on
+// request (session.set_denormal_as_zero), and not on every thread. What they contribute may be
+// there or not.
+struct Subnormals {
+  double below;   // magnitudes under it are subnormal
+  double factor;  // makes the tolerance as large as their whole contribution
+
+  double Weigh(double magnitude) const noexcept {
+    return magnitude < below ? magnitude * factor : magnitude;
+  }
+};
+
 // Sum of the squares of op(A[batch])[row, :]. With skip > 1: an estimate from every skip-th piece
-// of 64 elements, times 4.
+// of 64 elements, times 4. Subnormal elements are weighed.
 double SumOfSquaresOfA(const Problem& problem, const Operands& operands, int64_t batch, int64_t row,
-                       int64_t skip) noexcept;
+                       int64_t skip, Subnormals subnormals) noexcept;
 
 // Unit roundoff (half the distance from 1 to the next number).
 double UnitRoundoff(DataType type) noexcept;

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "tuner/elements.h"
+#include "tuner/float_mode.h"
 
 // The inner loops in versions for the processors that matter. Not under a sanitizer: its run-time
 // is not ready when the loader picks a version.
@@ -24,23 +25,27 @@ constexpr int64_t kPanelRows = 32;
 constexpr int64_t kPanelColumns = 128;  // 32 KiB of doubles: fits the first-level cache
 
 TUNABLEOP_VERSIONS
-void AddProducts(const double* a, const double* panel, int64_t rows, int64_t width, double* sum,
-                 double* magnitude) noexcept {
+void AddProducts(const double* a, const double* panel, int64_t rows, int64_t width,
+                 Subnormals subnormals, double* sum, double* magnitude) noexcept {
   for (int64_t i = 0; i < rows; ++i) {
     const double value = a[i];
-    const double absolute = std::abs(value);
+    const double absolute = subnormals.Weigh(std::abs(value));
     const double* b = panel + i * width;
     for (int64_t j = 0; j < width; ++j) {
       sum[j] += value * b[j];
-      magnitude[j] += absolute * std::abs(b[j]);
+      magnitude[j] += absolute * subnormals.Weigh(std::abs(b[j]));
     }
   }
 }
 
 TUNABLEOP_VERSIONS
-void AddSquares(const double* panel, int64_t rows, int64_t width, double* sum) noexcept {
+void AddSquares(const double* panel, int64_t rows, int64_t width, Subnormals subnormals,
+                double* sum) noexcept {
   for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < width; ++j) sum[j] += panel[i * width + j] * panel[i * width + j];
+    for (int64_t j = 0; j < width; ++j) {
+      const double value = subnormals.Weigh(std::abs(panel[i * width + j]));
+      sum[j] += value * value;
+    }
   }
 }
 
@@ -144,6 +149,7 @@ void Reference::ChooseLines(double budget) {
 }
 
 void Reference::ComputeBlock(void* context, size_t index) {
+  const KeepSubnormals mode;
   const Work& work = *static_cast<const Work*>(context);
   Reference& self = *work.self;
   const Problem& p = self.problem_;
@@ -159,7 +165,8 @@ void Reference::ComputeBlock(void* context, size_t index) {
     for (size_t line = lines.begin; line < lines.end; ++line) {
       const size_t at = line * self.columns_.size() + columns.begin;
       AddProducts(work.a.data() + line * static_cast<size_t>(p.k) + k0, panel.data(), k1 - k0,
-                  width, self.expected_.data() + at, self.allowed_.data() + at);
+                  width, self.tolerance_.subnormals(), self.expected_.data() + at,
+                  self.allowed_.data() + at);
     }
   }
 }
@@ -225,6 +232,7 @@ Reference::Norms Reference::ComputeNorms(const Problem& problem, const Operands&
     int64_t skip;    // every skip-th panel of B is read
     int64_t skip_a;  // and every skip_a-th piece of A
     int64_t blocks;
+    Subnormals subnormals;
   };
   Norms norms;
   const int64_t a_items = problem.stride_a == 0 ? 1 : problem.batch;
@@ -238,11 +246,17 @@ Reference::Norms Reference::ComputeNorms(const Problem& problem, const Operands&
                             static_cast<double>(problem.k);
   const auto skip = static_cast<int64_t>(std::max(1.0, std::ceil(elements / budget)));
   const auto skip_a = static_cast<int64_t>(std::max(1.0, std::ceil(a_elements / budget)));
-  Job job{&problem, &operands, &norms,
-          skip,     skip_a,    (problem.n + kPanelColumns - 1) / kPanelColumns};
+  Job job{&problem,
+          &operands,
+          &norms,
+          skip,
+          skip_a,
+          (problem.n + kPanelColumns - 1) / kPanelColumns,
+          Tolerance(problem).subnormals()};
   executor.ParallelFor(
       static_cast<size_t>(b_items * job.blocks),
       [](void* context, size_t index) {
+        const KeepSubnormals mode;
         const Job& j = *static_cast<const Job*>(context);
         const int64_t item = static_cast<int64_t>(index) / j.blocks;
         const int64_t first = static_cast<int64_t>(index) % j.blocks * kPanelColumns;
@@ -253,7 +267,7 @@ Reference::Norms Reference::ComputeNorms(const Problem& problem, const Operands&
         for (int64_t k0 = 0; k0 < j.p->k; k0 += kPanelRows * j.skip) {
           const int64_t k1 = std::min(j.p->k, k0 + kPanelRows);
           LoadPanelOfB(*j.p, *j.operands, item, k0, k1, first, end, panel.data());
-          AddSquares(panel.data(), k1 - k0, end - first, sums);
+          AddSquares(panel.data(), k1 - k0, end - first, j.subnormals, sums);
           used += k1 - k0;
         }
         const double scale = j.skip == 1 ? 1.0
@@ -266,10 +280,11 @@ Reference::Norms Reference::ComputeNorms(const Problem& problem, const Operands&
   executor.ParallelFor(
       norms.rows.size(),
       [](void* context, size_t index) {
+        const KeepSubnormals mode;
         const Job& j = *static_cast<const Job*>(context);
         const int64_t item = static_cast<int64_t>(index) / j.p->m;
         const int64_t row = static_cast<int64_t>(index) % j.p->m;
-        const double sum = SumOfSquaresOfA(*j.p, *j.operands, item, row, j.skip_a);
+        const double sum = SumOfSquaresOfA(*j.p, *j.operands, item, row, j.skip_a, j.subnormals);
         j.norms->rows[index] = std::sqrt(sum);
       },
       &job);

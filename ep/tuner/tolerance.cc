@@ -1,5 +1,6 @@
 #include "tuner/tolerance.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -41,6 +42,7 @@ Tolerance::Tolerance(const Problem& p) noexcept {
     output_ += 16.0 * u;
   }
   smallest_ = (k + 4.0) * SmallestNormal(accumulator) + 2.0 * SmallestNormal(p.c_type);
+  smallest_operand_ = std::max(SmallestNormal(p.a_type), SmallestNormal(p.b_type));
   largest_sum_ = LargestValue(accumulator) / 4.0;
   largest_result_ = LargestValue(p.c_type);
 }

@@ -22,6 +22,7 @@
 #pragma once
 
 #include "gemm/problem.h"
+#include "tuner/elements.h"
 
 namespace tunableop {
 
@@ -39,13 +40,17 @@ class Tolerance {
   // The factor of the magnitude alone.
   double relative() const noexcept { return relative_; }
 
+  // How operands count in a magnitude.
+  Subnormals subnormals() const noexcept { return {smallest_operand_, 1.0 / relative_}; }
+
   // The problem's activation.
   double Activate(double x) const noexcept;
 
  private:
-  double relative_;        // of the magnitude
-  double output_;          // of the exact value
-  double smallest_;        // absolute
+  double relative_;  // of the magnitude
+  double output_;    // of the exact value
+  double smallest_;  // absolute
+  double smallest_operand_;
   double largest_sum_;     // magnitudes above it may overflow
   double largest_result_;  // exact values above it may become infinite in C's type
   bool relu_;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tuner/elements.h"
+#include "tuner/float_mode.h"
 
 namespace tunableop {
 namespace {
@@ -38,6 +39,7 @@ std::string Verifier::Describe(const Place& place) const {
 }
 
 Verifier::Verdict Verifier::Check(Scratch& scratch, const std::string& name) {
+  const KeepSubnormals mode;
   if (operands_.beta == 0.0F) {
     Place place;
     if (scratch.FindPoison(place.batch, place.row, place.column)) {

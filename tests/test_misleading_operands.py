@@ -1,9 +1,10 @@
-"""Memory that is used twice: a C that is the result, and NaNs that look like the tuner's own."""
+"""Operands that could mislead the tuner: memory used twice, NaNs like its own, subnormal numbers."""
 
 from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -90,3 +91,26 @@ def test_nan_payloads_pass_through(payload: int) -> None:
     good = np.delete(np.delete(y, 7, 0), 5, 1)
     assert np.isfinite(good).all()
     assert tunableop.stats(session).denied == 0
+
+
+def test_threads_that_flush_subnormals_beside_threads_that_do_not() -> None:
+    node = helper.make_node("MatMul", ["A", "B"], ["Y"])
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, None]) for name in ("A", "B")],
+        [helper.make_tensor_value_info("Y", TensorProto.FLOAT, [None, None])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    before = tunableop.InferenceSession(model)  # its thread keeps subnormal numbers
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 2
+    options.add_session_config_entry("session.set_denormal_as_zero", "1")
+    session = tunableop.InferenceSession(model, options, max_tuning_ms=100, candidates="all")
+    for m, n, k in [(64, 64, 64), (200, 70, 80), (256, 256, 256), (300, 300, 400)]:
+        a = np.full((m, k), 1e-40, np.float32)
+        b = np.full((k, n), 1e36, np.float32)
+        (y,) = session.run(None, {"A": a, "B": b})
+        whole = k * float(a[0, 0]) * float(b[0, 0])
+        assert ((y == 0) | (np.abs(y - whole) < 1e-3 * whole)).all()
+    assert tunableop.stats(session).denied == tunableop.stats(before).denied == 0
