@@ -69,6 +69,28 @@ def test_leftovers_of_a_measurement_are_harmless_operands() -> None:
     assert tunableop.stats(session).denied == 0
 
 
+def test_infinity_beside_sums_that_overflow() -> None:
+    rng = np.random.default_rng(0)
+    node = helper.make_node("MatMul", ["A", "W"], ["Y"])
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("A", TensorProto.FLOAT, ["m", 32])],
+        [helper.make_tensor_value_info("Y", TensorProto.FLOAT, ["m", 32])],
+        [numpy_helper.from_array(rng.standard_normal((32, 32), dtype=np.float32), "W")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    session = tunableop.InferenceSession(model, candidates="all")
+    for m in (20, 70, 71):
+        a = rng.standard_normal((m, 32), dtype=np.float32)
+        a[7] = 3e38 * np.sign(a[7])
+        a[7, 3] = np.inf
+        (y,) = session.run(None, {"A": a})
+        assert not np.isfinite(y[7]).any()
+        assert np.isfinite(np.delete(y, 7, 0)).all()
+    assert tunableop.stats(session).denied == 0
+
+
 @pytest.mark.parametrize("payload", [0x7FDEADA5, 0x7FC00001, 0xFFC00000, 0x7F800001])
 def test_nan_payloads_pass_through(payload: int) -> None:
     w = np.random.default_rng(0).standard_normal((48, 80), dtype=np.float32)

@@ -17,8 +17,9 @@
 //   that of its own erf, 16 u |x|.
 //
 // A sum whose partial sums may exceed the accumulator's range depends on the order of summing:
-// every answer is accepted then. NaN must meet NaN and infinity the same infinity, but for relu and
-// gelu, which may turn NaN into 0 (a comparison with NaN is false; -inf * 0 has two readings).
+// every answer is accepted then. NaN must meet NaN, and infinity the same infinity or NaN (finite
+// products beside an infinite one may overflow to its opposite), but for relu and gelu, which may
+// turn NaN into 0 (a comparison with NaN is false; -inf * 0 has two readings).
 #pragma once
 
 #include "gemm/problem.h"
