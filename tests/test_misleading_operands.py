@@ -21,6 +21,15 @@ def gemm(m: int, n: int, k: int, c_shape: list[int], b: np.ndarray, beta: float)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
+def product(w: np.ndarray) -> onnx.ModelProto:
+    """Y = A W with the constant W."""
+    node = helper.make_node("MatMul", ["A", "W"], ["Y"])
+    inputs = [helper.make_tensor_value_info("A", TensorProto.FLOAT, ["m", w.shape[0]])]
+    outputs = [helper.make_tensor_value_info("Y", TensorProto.FLOAT, ["m", w.shape[1]])]
+    graph = helper.make_graph([node], "g", inputs, outputs, [numpy_helper.from_array(w, "W")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
 @pytest.mark.parametrize("tuning", ["off", "online"])
 @pytest.mark.parametrize("beta", [1.0, 0.5])
 @pytest.mark.parametrize(
@@ -50,15 +59,7 @@ def test_c_may_be_the_memory_of_the_result(
 
 def test_leftovers_of_a_measurement_are_harmless_operands() -> None:
     w = np.random.default_rng(0).standard_normal((32, 32), dtype=np.float32)
-    node = helper.make_node("MatMul", ["A", "W"], ["Y"])
-    graph = helper.make_graph(
-        [node],
-        "g",
-        [helper.make_tensor_value_info("A", TensorProto.FLOAT, ["m", 32])],
-        [helper.make_tensor_value_info("Y", TensorProto.FLOAT, ["m", 32])],
-        [numpy_helper.from_array(w, "W")],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    model = product(w)
     session = tunableop.InferenceSession(model)
     session.run(None, {"A": np.ones((64, 32), np.float32)})
     for extra in range(1, 16):
@@ -71,15 +72,7 @@ def test_leftovers_of_a_measurement_are_harmless_operands() -> None:
 
 def test_infinity_beside_sums_that_overflow() -> None:
     rng = np.random.default_rng(0)
-    node = helper.make_node("MatMul", ["A", "W"], ["Y"])
-    graph = helper.make_graph(
-        [node],
-        "g",
-        [helper.make_tensor_value_info("A", TensorProto.FLOAT, ["m", 32])],
-        [helper.make_tensor_value_info("Y", TensorProto.FLOAT, ["m", 32])],
-        [numpy_helper.from_array(rng.standard_normal((32, 32), dtype=np.float32), "W")],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    model = product(rng.standard_normal((32, 32), dtype=np.float32))
     session = tunableop.InferenceSession(model, candidates="all")
     for m in (20, 70, 71):
         a = rng.standard_normal((m, 32), dtype=np.float32)
@@ -95,15 +88,7 @@ def test_infinity_beside_sums_that_overflow() -> None:
 def test_nan_payloads_pass_through(payload: int) -> None:
     w = np.random.default_rng(0).standard_normal((48, 80), dtype=np.float32)
     w[3, 5] = np.nan
-    node = helper.make_node("MatMul", ["A", "W"], ["Y"])
-    graph = helper.make_graph(
-        [node],
-        "g",
-        [helper.make_tensor_value_info("A", TensorProto.FLOAT, ["m", 48])],
-        [helper.make_tensor_value_info("Y", TensorProto.FLOAT, ["m", 80])],
-        [numpy_helper.from_array(w, "W")],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    model = product(w)
     session = tunableop.InferenceSession(model, candidates="all")
     a = np.ones((20, 48), np.float32)
     a.view(np.uint32)[7] = payload
