@@ -63,6 +63,10 @@ class Backend {
   // "native". Lower case, no ':'.
   virtual std::string_view library() const noexcept = 0;
 
+  // True: a call of a kernel may never return. The tuner tries such kernels first on a thread and
+  // on copies that it can abandon.
+  virtual bool may_hang() const noexcept { return false; }
+
   // What a saved choice is valid for: a change of this string makes entries of the library stale.
   // Version and instruction set ("0.1.0+avx512"), or version and build of a vendor library.
   virtual std::string identity() const = 0;

@@ -22,6 +22,8 @@ std::string_view StatusCodeName(StatusCode code) noexcept {
       return "internal error";
     case StatusCode::kBusy:
       return "busy";
+    case StatusCode::kCancelled:
+      return "cancelled";
   }
   return "unknown";
 }

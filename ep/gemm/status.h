@@ -17,10 +17,11 @@ enum class StatusCode : uint8_t {
   kNotSupported,     // right, but not something this kernel, library or machine does
   kNotFound,         // a file, symbol, kernel or library is absent
   kOutOfMemory,
-  kIoError,   // the operating system refused a read or a write
-  kDataLoss,  // a file was read but its content is damaged or foreign
-  kInternal,  // a defect in this project or in the library called
-  kBusy,      // somebody else has it at the moment; later it may do
+  kIoError,    // the operating system refused a read or a write
+  kDataLoss,   // a file was read but its content is damaged or foreign
+  kInternal,   // a defect in this project or in the library called
+  kBusy,       // somebody else has it at the moment; later it may do
+  kCancelled,  // given up because it was told to
 };
 
 // "invalid argument", "not supported" ...

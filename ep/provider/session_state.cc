@@ -47,11 +47,17 @@ std::string TunedLine(const Problem& problem, const TuneResult& result) {
 std::shared_ptr<const Entry> MakeEntry(const Problem& problem, const TuneResult& result) {
   auto entry = std::make_shared<Entry>();
   const std::shared_ptr<const Backend> backend = FindCpuBackend(result.winner.library);
-  entry->record = Record{
-      problem,          result.winner,     backend != nullptr ? backend->identity() : std::string(),
-      result.winner_ms, result.default_ms, result.default_candidate.FullName(),
-      result.error,     result.tried,      result.budget_ms,
-      UnixSeconds()};
+  Record& record = entry->record;
+  record.problem = problem;
+  record.winner = result.winner;
+  if (backend != nullptr) record.library_identity = backend->identity();
+  record.winner_ms = result.winner_ms;
+  record.default_ms = result.default_ms;
+  record.default_kernel = result.default_candidate.FullName();
+  record.error = result.error;
+  record.tried = result.tried;
+  record.budget_ms = result.budget_ms;
+  record.measured_at = UnixSeconds();
   entry->plan = result.plan;
   entry->tuned = true;
   entry->why = result.why;

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +17,9 @@
 #include "gemm/problem.h"
 #include "gemm/status.h"
 #include "tuner/clock.h"
+#include "tuner/pacer.h"
+#include "tuner/perf_counters.h"
+#include "tuner/trial_journal.h"
 
 namespace tunableop {
 
@@ -28,6 +32,22 @@ struct TunerOptions {
   size_t max_scratch_bytes = size_t{256} << 20;  // ceiling for the copies of C that measuring makes
   bool remember_wrong = true;  // a wrong kernel is denied for the whole process (deny_list.h)
   NowFn now;                   // empty: the steady clock. For tests.
+
+  // The kernel that serves now, when that is not the default: the one to beat by min_gain, so that
+  // measuring again does not flap. The default races too. One that is not among the candidates is
+  // prepared as well.
+  std::optional<Candidate> incumbent;
+  // A library whose first candidate runs in every round but cannot be elected: the stock provider's
+  // kernel, to know where a node is better left to it.
+  std::shared_ptr<const Backend> spectator;
+  // B is not in the cache when the kernel is really called (the weights of other layers have pushed
+  // it out): it is flushed before each timed call.
+  bool cold_b = false;
+  // A call of a kernel that may hang (Backend::may_hang) is abandoned after this.
+  double hang_ms = 2000.0;
+  bool count_hardware = false;      // fills TuneResult::counters
+  TrialJournal* journal = nullptr;  // may be null
+  Pacer* pacer = nullptr;           // may be null
 };
 
 // Why a candidate may not win: it could not be prepared, returned an error, or was wrong. Being
@@ -60,6 +80,12 @@ struct TuneResult {
   std::string why;  // one line for a person: "12.3 % faster than the default"
   std::vector<Rejection> rejected;
   std::vector<Sample> samples;
+  // Of the spectator; 0 when it did not run, and `spectator_note` says why, if there was one.
+  double spectator_ms = 0.0;
+  bool spectator_wins = false;  // faster than the winner by min_gain and beyond chance
+  std::string spectator_note;
+  double clock_mhz = 0.0;  // of the core, by a chain of dependent additions; 0: not known
+  PerfReading counters;    // of the winner
 };
 
 // Measures `problem` on `operands` with the candidates of `backends` (the first backend that has

@@ -1,0 +1,60 @@
+// All that one machine's section of a results document holds. No pointers, no plans.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cache/record.h"
+#include "gemm/problem.h"
+
+namespace tunableop {
+
+// A problem that was met and how often: what tuning offline starts from (tuning=record).
+struct SeenRecord {
+  Problem problem;
+  uint64_t uses = 0;
+};
+
+// What a node of a model really sees, in all its shapes, weighted by their uses: whether the stock
+// provider would run it faster.
+struct NodeRecord {
+  std::string op;    // "MatMul"
+  std::string name;  // of the node; an empty name is never recorded
+  int64_t k = 0;     // of its constant B; 0, 0: B is computed
+  int64_t n = 0;
+  uint64_t uses = 0;
+  double ours_ms = 0.0;   // mean of a call, over the uses
+  double stock_ms = 0.0;  // the same on the stock provider
+  bool stock = false;     // the stock provider is faster beyond min_gain and noise
+  int64_t measured_at = 0;
+};
+
+// A kernel that must not run: wrong, hung, or it killed the process that tried it.
+struct DeniedRecord {
+  std::string library;
+  std::string kernel;
+  std::string library_identity;
+  std::string reason;
+  int deaths = 0;         // processes that ended while it ran
+  int64_t denied_at = 0;  // seconds since 1970-01-01 UTC
+  int64_t until = 0;      // 0: for good
+};
+
+// Wall clock spent measuring on one day (UTC), by all processes that save to this file.
+struct SpentRecord {
+  int64_t day = 0;  // since 1970-01-01
+  double ms = 0.0;
+};
+
+struct Knowledge {
+  std::vector<Record> records;
+  std::vector<SeenRecord> seen;
+  std::vector<NodeRecord> nodes;
+  std::vector<DeniedRecord> denied;
+  // To SaveFile: what was spent since this session's last save, which is added to what the file
+  // has of the same day. From LoadFile: what the file has.
+  SpentRecord spent;
+};
+
+}  // namespace tunableop
