@@ -53,7 +53,7 @@ Fingerprint ToFingerprint(const OptionalDict& dict) {
 // reader of the cache judges what comes from there.
 py::list ToDicts(const std::vector<Record>& records, const Fingerprint& here) {
   const py::object document =
-      py::module_::import("json").attr("loads")(FormatResults(records, here));
+      py::module_::import("json").attr("loads")(FormatResults(Knowledge{.records = records}, here));
   return document["machines"][py::int_(0)]["entries"];
 }
 
@@ -69,11 +69,11 @@ std::vector<Record> ToRecords(const py::list& dicts, const Fingerprint& here) {
   const auto text = py::cast<std::string>(py::module_::import("json").attr("dumps")(document));
   LoadReport report = ParseResults(text, "records", here);
   if (!report.problems.empty()) throw py::value_error(report.problems.front());
-  return std::move(report.records);
+  return std::move(report.knowledge.records);
 }
 
 py::tuple ToTuple(const LoadReport& report, const Fingerprint& here) {
-  return py::make_tuple(ToDicts(report.records, here), report.problems);
+  return py::make_tuple(ToDicts(report.knowledge.records, here), report.problems);
 }
 
 // SessionCache for tests, with records in place of plans.
@@ -117,7 +117,7 @@ void BindCache(py::module_& module) {
       "format_results",
       [](const py::list& records, const OptionalDict& fingerprint) {
         const Fingerprint here = ToFingerprint(fingerprint);
-        return FormatResults(ToRecords(records, here), here);
+        return FormatResults(Knowledge{.records = ToRecords(records, here)}, here);
       },
       py::arg("records"), py::arg("fingerprint") = py::none(),
       "The document that holds `records`. ValueError: one of them is not valid.");
@@ -138,7 +138,7 @@ void BindCache(py::module_& module) {
       [](const std::filesystem::path& path, const py::list& records,
          const OptionalDict& fingerprint) {
         const Fingerprint here = ToFingerprint(fingerprint);
-        const std::vector<Record> native = ToRecords(records, here);
+        const Knowledge native{.records = ToRecords(records, here)};
         const Status status = [&] {
           const py::gil_scoped_release released;
           return SaveFile(path, native, here);
@@ -151,7 +151,7 @@ void BindCache(py::module_& module) {
       "measure_load",
       [](const std::string& text, const OptionalDict& fingerprint) {
         const Fingerprint here = ToFingerprint(fingerprint);
-        return ParseResults(text, "results", here).records.size();
+        return ParseResults(text, "results", here).knowledge.records.size();
       },
       py::arg("text"), py::arg("fingerprint") = py::none(),
       "Number of records read; converts nothing to Python, to be timed.");

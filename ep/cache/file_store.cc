@@ -28,14 +28,14 @@ Status FromCurrentException(std::string_view origin) {
 LoadReport ParseResults(std::string_view json, std::string_view origin, const Fingerprint& here) {
   try {
     ResultsDocument document = ReadDocument(json, origin, here);
-    return {std::move(document.records), std::move(document.problems)};
+    return {std::move(document.knowledge), std::move(document.problems)};
   } catch (...) {
     return {{}, {std::string(FromCurrentException(origin).message()) + "; document ignored"}};
   }
 }
 
-std::string FormatResults(std::span<const Record> records, const Fingerprint& here) {
-  return WriteDocument(records, here, {});
+std::string FormatResults(const Knowledge& knowledge, const Fingerprint& here) {
+  return WriteDocument(knowledge, here, {});
 }
 
 Result<LoadReport> LoadFile(const std::filesystem::path& path, const Fingerprint& here) {
@@ -49,7 +49,7 @@ Result<LoadReport> LoadFile(const std::filesystem::path& path, const Fingerprint
   }
 }
 
-Status SaveFile(const std::filesystem::path& path, std::span<const Record> records,
+Status SaveFile(const std::filesystem::path& path, const Knowledge& knowledge,
                 const Fingerprint& here, int patience_ms) {
   try {
     Result<std::string> target = ResolveLinks(path.native());
@@ -70,8 +70,8 @@ Status SaveFile(const std::filesystem::path& path, std::span<const Record> recor
     } else if (content.status().code() != StatusCode::kNotFound) {
       return content.TakeStatus();
     }
-    MergeRecords(records, document.records);
-    return ReplaceFile(file, WriteDocument(document.records, here, document.foreign_sections),
+    MergeKnowledge(knowledge, document.knowledge);
+    return ReplaceFile(file, WriteDocument(document.knowledge, here, document.foreign_sections),
                        set_aside);
   } catch (...) {
     return FromCurrentException(path.native());

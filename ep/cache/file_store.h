@@ -7,13 +7,12 @@
 #pragma once
 
 #include <filesystem>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cache/fingerprint.h"
-#include "cache/record.h"
+#include "cache/knowledge.h"
 #include "gemm/status.h"
 
 namespace tunableop {
@@ -21,22 +20,21 @@ namespace tunableop {
 inline constexpr int kSchemaVersion = 1;
 
 struct LoadReport {
-  std::vector<Record> records;  // valid for this machine; later duplicates win when newer
-  std::vector<std::string>
-      problems;  // one line for each entry (or whole document) that was refused
+  Knowledge knowledge;                // valid for this machine, merged where the document repeats
+  std::vector<std::string> problems;  // one line for each element (or document) that was refused
 };
 
-// Never fails as a whole: a document that cannot be read at all yields no records and one problem
+// Never fails as a whole: a document that cannot be read at all yields no knowledge and one problem
 // line. `origin` names the document in messages. Entries measured on another machine (fingerprint)
 // are refused.
 LoadReport ParseResults(std::string_view json, std::string_view origin, const Fingerprint& here);
-std::string FormatResults(std::span<const Record> records, const Fingerprint& here);
+std::string FormatResults(const Knowledge& knowledge, const Fingerprint& here);
 
 // kNotFound when there is no such file (a first start: normal); any other trouble is in `problems`.
 // Takes no lock: files are only ever replaced whole.
 Result<LoadReport> LoadFile(const std::filesystem::path& path, const Fingerprint& here);
 
-// Merges `records` into what the file holds now (the newer measurement of a problem wins) and
+// Merges `knowledge` into what the file holds now (the newer measurement of a problem wins) and
 // replaces the file atomically (temporary file in the same folder, fsync, rename), under an
 // advisory lock on
 // "<path>.lock", so that neither a crash nor a second process loses anything. Entries of other
@@ -45,7 +43,7 @@ Result<LoadReport> LoadFile(const std::filesystem::path& path, const Fingerprint
 // where that exists) and not lost. A symbolic link stays, and what it points to is replaced. On
 // failure the old file is untouched. kNotFound: no such folder; kBusy: another process held
 // the lock for `patience_ms`; kIoError: any other refusal, in words.
-Status SaveFile(const std::filesystem::path& path, std::span<const Record> records,
+Status SaveFile(const std::filesystem::path& path, const Knowledge& knowledge,
                 const Fingerprint& here, int patience_ms = 30'000);
 
 }  // namespace tunableop

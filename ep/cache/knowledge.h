@@ -48,13 +48,13 @@ struct SpentRecord {
 };
 
 struct Knowledge {
-  std::vector<Record> records;
-  std::vector<SeenRecord> seen;
-  std::vector<NodeRecord> nodes;
-  std::vector<DeniedRecord> denied;
+  std::vector<Record> records = {};
+  std::vector<SeenRecord> seen = {};
+  std::vector<NodeRecord> nodes = {};
+  std::vector<DeniedRecord> denied = {};
   // To SaveFile: what was spent since this session's last save, which is added to what the file
   // has of the same day. From LoadFile: what the file has.
-  SpentRecord spent;
+  SpentRecord spent = {};
 };
 
 }  // namespace tunableop

@@ -57,7 +57,11 @@ class Reader {
  public:
   Reader(const JsonTree& tree, std::string_view origin, const Fingerprint& here,
          ResultsDocument& document)
-      : tree_(tree), origin_(origin), here_(here), document_(document), merger_(document.records) {}
+      : tree_(tree),
+        origin_(origin),
+        here_(here),
+        document_(document),
+        merger_(document.knowledge.records) {}
 
   // Sets document_.unusable when the document is not one of ours.
   void Read() {
@@ -194,15 +198,15 @@ ResultsDocument ReadDocument(std::string_view json, std::string_view origin,
   return document;
 }
 
-std::string WriteDocument(std::span<const Record> records, const Fingerprint& here,
+std::string WriteDocument(const Knowledge& knowledge, const Fingerprint& here,
                           std::span<const std::string> foreign_sections) {
   std::string out = "{\n\"schema\": " + std::to_string(kSchemaVersion) + ",\n\"producer\": ";
   AppendJsonString("onnxruntime-ep-tunableop " TUNABLEOP_VERSION, out);
   out += ",\n\"machines\": [\n{\"fingerprint\": ";
-  out.reserve(out.size() + records.size() * 1024);
+  out.reserve(out.size() + knowledge.records.size() * 1024);
   AppendFingerprint(here, out);
   out += ",\n\"entries\": [";
-  for (const Record& record : records) {
+  for (const Record& record : knowledge.records) {
     out += out.back() == '[' ? "\n" : ",\n";
     AppendRecord(record, out);
   }
@@ -215,9 +219,9 @@ std::string WriteDocument(std::span<const Record> records, const Fingerprint& he
   return out;
 }
 
-void MergeRecords(std::span<const Record> newer, std::vector<Record>& records) {
-  Merger merger(records);
-  for (const Record& record : newer) merger.Add(record);
+void MergeKnowledge(const Knowledge& newer, Knowledge& there) {
+  Merger merger(there.records);
+  for (const Record& record : newer.records) merger.Add(record);
 }
 
 }  // namespace tunableop

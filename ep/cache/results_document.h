@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cache/fingerprint.h"
-#include "cache/record.h"
+#include "cache/knowledge.h"
 
 namespace tunableop {
 
@@ -17,8 +17,8 @@ struct ResultsDocument {
   std::string unusable;
   // An entry of this machine was dropped: rewriting the file would lose it.
   bool lossy = false;
-  // Of this machine: one record for each problem, the newest.
-  std::vector<Record> records;
+  // Of this machine, merged: one record for each problem, the newest.
+  Knowledge knowledge;
   // Sections of other machines, as JSON, to be kept when the file is rewritten.
   std::vector<std::string> foreign_sections;
   // One line for each entry or section that is not used.
@@ -27,11 +27,11 @@ struct ResultsDocument {
 
 ResultsDocument ReadDocument(std::string_view json, std::string_view origin,
                              const Fingerprint& here);
-std::string WriteDocument(std::span<const Record> records, const Fingerprint& here,
+std::string WriteDocument(const Knowledge& knowledge, const Fingerprint& here,
                           std::span<const std::string> foreign_sections);
 
-// Adds `newer` to `records`: for each problem the later measurement stays, and of two of the same
+// Adds `newer` to `there`: for each problem the later measurement stays, and of two of the same
 // second the one from `newer`.
-void MergeRecords(std::span<const Record> newer, std::vector<Record>& records);
+void MergeKnowledge(const Knowledge& newer, Knowledge& there);
 
 }  // namespace tunableop

@@ -70,7 +70,7 @@ size_t SessionState::SetResults(std::string_view json, std::string_view origin,
                                 std::vector<std::string>& problems) {
   LoadReport report = ParseResults(json, origin, CpuFingerprint());
   const size_t taken =
-      Take(std::move(report.records), std::move(report.problems), origin, problems);
+      Take(std::move(report.knowledge.records), std::move(report.problems), origin, problems);
   if (taken > 0) dirty_.store(true);
   return taken;
 }
@@ -93,7 +93,7 @@ Status SessionState::LoadRecords(const std::string& path, std::vector<std::strin
   Result<LoadReport> loaded = LoadFile(path, CpuFingerprint());
   if (!loaded.ok()) return loaded.TakeStatus();
   LoadReport report = std::move(loaded).value();
-  taken = Take(std::move(report.records), std::move(report.problems), path, problems);
+  taken = Take(std::move(report.knowledge.records), std::move(report.problems), path, problems);
   log_.Info("cache '" + path + "': " + std::to_string(taken) + " entries loaded, " +
             std::to_string(problems.size()) + " problems");
   return Status::Ok();
@@ -115,10 +115,12 @@ std::vector<Record> SessionState::Records() const {
   return records;
 }
 
-std::string SessionState::GetResults() const { return FormatResults(Records(), CpuFingerprint()); }
+std::string SessionState::GetResults() const {
+  return FormatResults(Knowledge{.records = Records()}, CpuFingerprint());
+}
 
 Status SessionState::SaveCache(const std::string& path, int patience_ms) {
-  return SaveFile(path, Records(), CpuFingerprint(), patience_ms);
+  return SaveFile(path, Knowledge{.records = Records()}, CpuFingerprint(), patience_ms);
 }
 
 void SessionState::SaveOwnCache(const Log& log, int patience_ms) noexcept {
