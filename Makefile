@@ -8,13 +8,16 @@ WHEEL_FLAGS ?=
 .PHONY: demo test lint format bench clean
 
 # Builds and installs the wheel again when anything that goes into it changed.
-SOURCES := CMakeLists.txt pyproject.toml $(shell find ep python -type f -not -name '*.pyc')
+SOURCES := CMakeLists.txt pyproject.toml $(shell find ep python -type f -not -name '*.pyc') \
+           $(shell find tests/native -name CMakeLists.txt -o -name '*.cc' -o -name '*.h')
+# The same build makes what only tests need, in build/tests; nothing of it is in the wheel.
+TESTS_FLAG := --config-settings=cmake.define.TUNABLEOP_BUILD_TESTS=ON
 
 $(VENV)/.installed: $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	rm -rf dist
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist $(WHEEL_FLAGS) .
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist $(TESTS_FLAG) $(WHEEL_FLAGS) .
 	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps dist/*.whl
 	$(BIN)/python -m pip install --quiet "onnxruntime-ep-tunableop[openblas,models]" --find-links dist
 	touch $@

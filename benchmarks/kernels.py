@@ -21,14 +21,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper
-from onnxruntime_ep_tunableop import _core
 
+from benchmarks import native
 from benchmarks.common import SHAPES, Shape, cpu_model, geomean, read_shapes
+
+_core = native.load()
 
 # Below this a call of a whole session costs more than the product in it.
 SMALL_FLOPS = 5e7
@@ -46,7 +49,7 @@ class Row:
     best_kernel: str
 
 
-def problem_of(shape: Shape, threads: int) -> _core.Problem:
+def problem_of(shape: Shape, threads: int) -> Any:
     """The Problem of a shape: a weight is packed, anything else is read as it is."""
     problem = _core.Problem()
     problem.m, problem.n, problem.k, problem.batch = shape.m, shape.n, shape.k, shape.batch
@@ -150,7 +153,7 @@ def measure(
     # Small shapes are repeated, so that a figure is not dominated by the clock.
     repeat = max(1, int(50e-6 / (shape.flops / 150e9 / threads + 1e-7)))
 
-    def once(candidate: _core.Candidate) -> list[float]:
+    def once(candidate: Any) -> list[float]:
         arguments = {"threads": threads, "repeat": repeat}
         _core.time_kernel(problem, candidate, a, operand_b, c, iterations=warmups(shape), **arguments)
         if shape.flops < SMALL_FLOPS:

@@ -9,6 +9,12 @@ import pytest
 if str(Path(__file__).parent) not in sys.path:  # for `support`, whatever the import mode
     sys.path.insert(0, str(Path(__file__).parent))
 
+from support.built import FOLDER
+
+# Native code for tests only, here and in the processes that tests start.
+sys.path.insert(0, str(FOLDER))
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(FOLDER), os.environ.get("PYTHONPATH")]))
+
 try:
     from hypothesis import HealthCheck, settings
 except ImportError:  # the tests that need it say so themselves

@@ -43,3 +43,8 @@ def test_flags_for_the_wheel_reach_pip(tmp_path: Path) -> None:
     )
     assert flag in build
     assert flag in (ROOT / ".ci" / "run").read_text()
+
+
+def test_a_wheel_from_a_checkout_brings_what_tests_need(tmp_path: Path) -> None:
+    (build,) = (line for line in plan("test", venv=tmp_path).splitlines() if "pip wheel" in line)
+    assert "cmake.define.TUNABLEOP_BUILD_TESTS=ON" in build

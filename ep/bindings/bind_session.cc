@@ -7,6 +7,7 @@
 #include <string>
 
 #include "bindings/bindings.h"
+#include "bindings/errors.h"
 #include "gemm/status.h"
 
 namespace py = pybind11;

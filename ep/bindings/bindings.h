@@ -4,19 +4,13 @@
 
 #include <pybind11/pybind11.h>
 
-#include "gemm/status.h"
+#include "cache/fingerprint.h"
 
 namespace tunableop::bindings {
 
-void BindGemm(pybind11::module_& module);  // Problem, Candidate
-void BindKernels(
-    pybind11::module_& module);  // libraries, candidates, running one kernel on numpy arrays
-void BindTuner(pybind11::module_& module);    // Tune, and a simulated backend for tests
-void BindCache(pybind11::module_& module);    // documents, files, fingerprint, SessionCache
-void BindSession(pybind11::module_& module);  // the control interface of the provider library
+void BindLibraries(pybind11::module_& module);  // which libraries there are; the fingerprint
+void BindSession(pybind11::module_& module);    // the control interface of the provider library
 
-// Raises the Python exception that fits the code: ValueError (invalid argument, damaged data),
-// FileNotFoundError, NotImplementedError, MemoryError, OSError, RuntimeError.
-void ThrowIfError(const Status& status);
+pybind11::dict ToDict(const Fingerprint& fingerprint);
 
 }  // namespace tunableop::bindings

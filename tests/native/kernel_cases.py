@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from onnxruntime_ep_tunableop import _core
+import tunableop_native_tests as _core
 
 EPS = float(np.finfo(np.float32).eps)
 CANARY = np.float32(-12345.5)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tunableop_native_tests as _core
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnxruntime_ep_tunableop import _core
 from tuning_helpers import FINGERPRINT, OTHER_MACHINE, document, make_record
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "tuning-results.schema.json"
@@ -297,7 +297,7 @@ def test_the_fingerprint_does_not_depend_on_affinities() -> None:
         import os, sys
         if sys.argv[1] == "pinned":
             os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-        from onnxruntime_ep_tunableop import _core
+        import tunableop_native_tests as _core
         print(_core.cpu_fingerprint()["cores"])
     """
     command = [sys.executable, "-c", textwrap.dedent(code)]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from onnxruntime_ep_tunableop import _core
+import tunableop_native_tests as _core
 from tuning_helpers import FINGERPRINT, OTHER_MACHINE, document, make_record
 
 WHOLE = json.dumps(document(make_record()))
@@ -157,7 +157,7 @@ def as_somebody(path: Path, action: str) -> str:
     """Runs save or load as a user without rights, where root would have them all; what it said."""
     code = f"""
         import json, os, sys
-        from onnxruntime_ep_tunableop import _core
+        import tunableop_native_tests as _core
         sys.path.insert(0, {str(Path(__file__).parent)!r})
         from tuning_helpers import FINGERPRINT, make_record
         if os.geteuid() == 0:
@@ -261,7 +261,7 @@ def test_killed_while_saving(tmp_path: Path) -> None:
     save(path, make_record(m=1))
     code = f"""
         import itertools, sys
-        from onnxruntime_ep_tunableop import _core
+        import tunableop_native_tests as _core
         sys.path.insert(0, {str(Path(__file__).parent)!r})
         from tuning_helpers import FINGERPRINT, make_record
         print("ready", flush=True)
@@ -328,7 +328,7 @@ def test_a_lock_is_waited_for(tmp_path: Path) -> None:
 def test_a_child_forked_during_a_save_does_not_keep_the_lock(tmp_path: Path) -> None:
     code = f"""
         import os, signal, sys, threading, time, warnings
-        from onnxruntime_ep_tunableop import _core
+        import tunableop_native_tests as _core
         sys.path.insert(0, {str(Path(__file__).parent)!r})
         from tuning_helpers import FINGERPRINT, make_record
         warnings.simplefilter("ignore")

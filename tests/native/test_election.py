@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnxruntime_ep_tunableop import _core
+import tunableop_native_tests as _core
 from tuning_helpers import make_operands, make_problem
 
 SMALL = make_problem(6, 20, 10)

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import tunableop_native_tests as _core
 from kernel_cases import ISAS, Case, Memory, kernels, make_data
-from onnxruntime_ep_tunableop import _core
 
 
 class Guarded:

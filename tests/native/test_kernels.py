@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import tunableop_native_tests as _core
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_cases import (
@@ -23,7 +24,6 @@ from kernel_cases import (
     kernels,
     make_data,
 )
-from onnxruntime_ep_tunableop import _core
 
 
 def tile_names(isa: str) -> Iterator[tuple[int, int, str]]:

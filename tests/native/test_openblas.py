@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tunableop_native_tests as _core
 from kernel_cases import Case, check
-from onnxruntime_ep_tunableop import _core
 
 # Before anything asks for the libraries, which are loaded once.
 _FOUND = importlib.util.find_spec("scipy_openblas32")
@@ -36,7 +36,7 @@ def in_child(code: str, **environment: str) -> str:
 
 
 SHOW_OPENBLAS = (
-    "from onnxruntime_ep_tunableop import _core;"
+    "import tunableop_native_tests as _core;"
     "print([x for x in _core.libraries() if x['library'] == 'openblas'][0])"
 )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tunableop_native_tests as _core
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnxruntime_ep_tunableop import _core
 
 
 @pytest.mark.parametrize("transposed", [False, True])

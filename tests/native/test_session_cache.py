@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 
 import pytest
+import tunableop_native_tests as _core
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnxruntime_ep_tunableop import _core
 from tuning_helpers import make_problem
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tunableop_native_tests as _core
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnxruntime_ep_tunableop import _core
 from tuning_helpers import make_operands, make_problem, pack_b
 
 SMALL = make_problem(6, 20, 10, ldc=23)

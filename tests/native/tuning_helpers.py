@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from onnxruntime_ep_tunableop import _core
+import tunableop_native_tests as _core
 
 FloatArray = npt.NDArray[np.float32]
 

@@ -1,4 +1,4 @@
-#include "bindings/cache_hammer.h"
+#include "module/cache_hammer.h"
 
 #include <atomic>
 #include <chrono>

@@ -1,9 +1,9 @@
 #include <pybind11/stl.h>
 
-#include "bindings/bindings.h"
 #include "gemm/backend.h"
 #include "gemm/packed_b.h"
 #include "gemm/problem.h"
+#include "module/module.h"
 
 namespace py = pybind11;
 

@@ -1,4 +1,4 @@
-#include "bindings/simulated_backend.h"
+#include "module/simulated_backend.h"
 
 #include <chrono>
 #include <cmath>

@@ -9,10 +9,11 @@
 #include <vector>
 
 #include "bindings/bindings.h"
-#include "bindings/cache_hammer.h"
 #include "cache/file_store.h"
 #include "cache/fingerprint.h"
 #include "cache/session_cache.h"
+#include "module/cache_hammer.h"
+#include "module/module.h"
 
 namespace py = pybind11;
 
@@ -20,15 +21,6 @@ namespace tunableop::bindings {
 namespace {
 
 using OptionalDict = std::optional<py::dict>;
-
-py::dict ToDict(const Fingerprint& f) {
-  py::dict d;
-  d["device"] = f.device;
-  d["model"] = f.model;
-  d["features"] = f.features;
-  d["cores"] = f.cores;
-  return d;
-}
 
 Fingerprint ToFingerprint(const OptionalDict& dict) {
   if (!dict) return CpuFingerprint();
@@ -103,7 +95,6 @@ class TestCache {
 
 void BindCache(py::module_& module) {
   module.attr("SCHEMA_VERSION") = kSchemaVersion;
-  module.def("cpu_fingerprint", [] { return ToDict(CpuFingerprint()); });
 
   module.def(
       "parse_results",

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "backends/registry.h"
-#include "bindings/bindings.h"
-#include "bindings/simulated_backend.h"
 #include "gemm/backend.h"
 #include "gemm/packed_b.h"
+#include "module/module.h"
+#include "module/simulated_backend.h"
 #include "tuner/race.h"
 #include "tuner/tuner.h"
 

@@ -14,31 +14,16 @@
 
 #include "backends/cpu/instruction_sets.h"
 #include "backends/cpu/native_plan.h"
-#include "backends/cpu/openblas_library.h"
 #include "backends/cpu/prior.h"
 #include "backends/registry.h"
-#include "bindings/bindings.h"
-#include "bindings/thread_executor.h"
 #include "gemm/packed_b.h"
+#include "module/module.h"
+#include "module/thread_executor.h"
 
 namespace py = pybind11;
 
 namespace tunableop::bindings {
 namespace {
-
-py::list Libraries() {
-  py::list list;
-  for (const LibraryState& state : CpuLibraries()) {
-    py::dict entry;
-    entry["library"] = state.library;
-    entry["available"] = state.available;
-    entry["identity"] = state.identity;
-    entry["path"] = state.path;
-    entry["reason"] = state.reason;
-    list.append(std::move(entry));
-  }
-  return list;
-}
 
 std::vector<Candidate> AllCandidates(const Problem& problem, bool scope_all,
                                      const std::optional<std::string>& library) {
@@ -228,8 +213,6 @@ void BindKernels(py::module_& module) {
       .def("to_numpy", &Unpacked)
       .def("raw", &Raw);
 
-  module.def("set_openblas_search_path", &SetOpenBlasSearchPath, py::arg("path"));
-  module.def("libraries", &Libraries);
   module.def("candidates", &AllCandidates, py::arg("problem"), py::arg("scope_all") = false,
              py::arg("library") = py::none());
   module.def("native_isas", &NativeIsas);

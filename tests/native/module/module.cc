@@ -1,0 +1,13 @@
+#include "module/module.h"
+
+#include "bindings/bindings.h"
+
+PYBIND11_MODULE(tunableop_native_tests, module) {
+  using namespace tunableop::bindings;
+  module.doc() = "The rooms of the native part, for tests and benchmarks of kernels.";
+  BindLibraries(module);
+  BindGemm(module);
+  BindKernels(module);
+  BindTuner(module);
+  BindCache(module);
+}

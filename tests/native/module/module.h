@@ -1,0 +1,19 @@
+// The parts of the tests' extension module tunableop_native_tests, one file each: the rooms below
+// the provider, seen from Python. Tests and benchmarks of kernels only; never in the wheel.
+//
+// The module links the rooms into itself, as the provider library does: what is one for each
+// process there (the deny list, the loaded libraries) is another one here.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include "bindings/errors.h"
+
+namespace tunableop::bindings {
+
+void BindGemm(pybind11::module_& module);     // Problem, Candidate
+void BindKernels(pybind11::module_& module);  // candidates, running one kernel on numpy arrays
+void BindTuner(pybind11::module_& module);    // Tune, with real and with simulated libraries
+void BindCache(pybind11::module_& module);    // documents, files, SessionCache
+
+}  // namespace tunableop::bindings
