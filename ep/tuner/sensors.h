@@ -27,11 +27,21 @@ class Sensors {
   virtual std::vector<std::string> Missing() const = 0;
 };
 
-// hwmon, thermal zones and cpufreq under `root` (tests give a folder of their own).
+// Temperature: the hottest package that the drivers coretemp, k10temp and zenpower know (hwmon),
+// else the hottest thermal zone of a processor. Clock: the mean of cpufreq's scaling_cur_freq over
+// the processors that this process may use, else of "cpu MHz" in /proc/cpuinfo. An idle processor
+// lowers its clock, and many virtual machines report one fixed clock, or none.
+// All below `root`. The environment variable TUNABLEOP_SENSORS_ROOT, read in this call, takes the
+// place of "/": for tests.
 std::unique_ptr<Sensors> CpuSensors(const std::filesystem::path& root = "/");
-// NVML (libnvidia-ml.so.1, loaded when called); `index` as nvidia-smi counts.
+
+// Temperature and SM clock from NVML; `index` as nvidia-smi counts (PCI order), which
+// CUDA_VISIBLE_DEVICES does not change. libnvidia-ml.so.1 is loaded in this call;
+// TUNABLEOP_NVML_LIBRARY names another file.
 std::unique_ptr<Sensors> NvidiaSensors(int index);
-// hwmon of the amdgpu driver under `root`; `index` counts the cards of vendor 0x1002.
+
+// Temperature and shader clock (sclk) from the files of the amdgpu driver below `root`, as with
+// CpuSensors; `index` counts the cards of vendor 0x1002 in the order of /sys/class/drm.
 std::unique_ptr<Sensors> AmdSensors(int index, const std::filesystem::path& root = "/");
 
 }  // namespace tunableop

@@ -23,10 +23,24 @@ struct MeasuredState {
   int confirmations = 0;  // measurements in a row that left the winner as it was
 };
 
-// Nothing: it still holds. Else why not, in one line ("52 C, measured at 40 C"). Hysteresis: the
-// time to live doubles with each confirmation, up to 16 times; a low clock counts only when it was
-// low in `low_clock_readings` readings in a row, 3 at least (a clock that returns is no reason).
+// A low clock that was read this often in a row will not return by itself.
+inline constexpr int kLowClockReadings = 3;
+
+// Nothing: it still holds. Else why not, in one line ("52 C, measured at 40 C"). A reading that is
+// missing, then or now, is never a reason.
+//
+// Hysteresis, so that a machine that swings is not measured at each swing:
+//  - the time to live doubles with each confirmation, up to 16 times;
+//  - a choice once confirmed rests: no state of the machine makes it stale in the first tenth of
+//    its time to live (with time_to_live_ms 0: of 300 s, doubled alike);
+//  - a low clock counts only when it was low in `low_clock_readings` readings in a row,
+//    kLowClockReadings at least (a clock that returns is no reason);
+//  - memory counts as fragmented only for a choice measured when it was not: measuring again mends
+//    no memory.
 std::optional<std::string> WhyStale(const StalenessRules& rules, const MeasuredState& measured,
                                     const MachineState& now, int low_clock_readings);
+
+// time_to_live_ms, doubled with each confirmation; 0: never by age.
+int64_t TimeToLive(const StalenessRules& rules, int confirmations) noexcept;
 
 }  // namespace tunableop
