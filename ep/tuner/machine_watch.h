@@ -7,6 +7,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "tuner/clock.h"
 #include "tuner/sensors.h"
@@ -33,7 +35,8 @@ class MachineWatch {
 
   // A clock that was measured rather than read (TuneResult::clock_mhz), for machines that report
   // none, or one that is always the same. From then on it takes the place of the sensors' reading;
-  // each call counts as one reading. Not positive, or not finite: ignored.
+  // each call counts as one reading. Feed before the first choice is measured or not at all: clocks
+  // of different sources do not compare. Not positive, or not finite: ignored.
   void FeedClock(double mhz);
 
   // As of the last Poll that read, and the last FeedClock; nothing before.

@@ -10,4 +10,5 @@ PYBIND11_MODULE(tunableop_native_tests, module) {
   BindKernels(module);
   BindTuner(module);
   BindCache(module);
+  BindSensors(module);
 }

@@ -15,5 +15,6 @@ void BindGemm(pybind11::module_& module);     // Problem, Candidate
 void BindKernels(pybind11::module_& module);  // candidates, running one kernel on numpy arrays
 void BindTuner(pybind11::module_& module);    // Tune, with real and with simulated libraries
 void BindCache(pybind11::module_& module);    // documents, files, SessionCache
+void BindSensors(pybind11::module_& module);  // sensors, counters, staleness, rates
 
 }  // namespace tunableop::bindings
