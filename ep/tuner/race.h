@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "gemm/status.h"
-#include "tuner/clock.h"
+#include "tuner/sampler.h"
 
 namespace tunableop {
 
@@ -39,7 +39,6 @@ struct Lane {
 
 struct RaceOptions {
   double min_gain = 0.03;
-  int64_t deadline_ns = 0;  // no call starts after it, nor one that is known to end after it
   size_t max_rounds = 1024;
   uint64_t seed = 1;
   std::function<void()> before_round;  // untimed
@@ -55,18 +54,6 @@ struct Election {
 // Runs rounds until it is settled who wins. `incumbent` may be kNoLane: then the lowest median
 // wins, and 24 rounds are enough. Lanes that are not racing are left out.
 Election RunRace(std::span<Lane> lanes, size_t incumbent, const RaceOptions& options,
-                 const NowFn& now);
-
-// The middle value, or the mean of the two; 0 of none.
-double Median(std::span<const double> values);
-
-// Calls for one sample of at least 20 us.
-int CallsPerSample(double ms_per_call);
-
-// The chance of seeing `challenger` as much faster than `incumbent` as here, or more, if it took
-// exactly `factor` times as long. Paired by position (the shorter length counts). 1 with fewer than
-// three pairs.
-double ChanceOfLuck(std::span<const double> challenger, std::span<const double> incumbent,
-                    double factor = 1.0);
+                 Sampler& sampler);
 
 }  // namespace tunableop

@@ -12,7 +12,7 @@
 #include "gemm/packed_b.h"
 #include "module/module.h"
 #include "module/simulated_backend.h"
-#include "tuner/race.h"
+#include "tuner/statistics.h"
 #include "tuner/tuner.h"
 
 namespace py = pybind11;

@@ -1,0 +1,47 @@
+// Who is there to race for a problem, and what becomes known of each.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gemm/backend.h"
+#include "gemm/problem.h"
+#include "gemm/status.h"
+#include "tuner/tuner.h"
+
+namespace tunableop {
+
+struct Contender {
+  Candidate candidate;
+  std::shared_ptr<const Plan> plan;
+  // Milliseconds: its probes, and once it has raced, its samples of the race.
+  std::vector<double> samples;
+  double error = 0.0;
+  bool right = false;  // verified, or verification is off and it ran
+  bool raced = false;
+};
+
+// The smallest sample. Precondition: there is one.
+double BestSample(const Contender& contender);
+
+// All of them, and those that are out.
+struct Field {
+  std::vector<Contender> contenders;  // the first is the default
+  std::vector<Rejection> rejected;
+  std::vector<Rejection> wrong;  // of the rejected, those that gave a wrong answer
+
+  void Reject(const Contender& contender, std::string reason);
+  void RejectWrong(Contender& contender, const std::string& reason);
+  bool IsRejected(const Contender& contender) const;
+  // "; native:x wrong answer: ..." of each that is out.
+  std::string Reasons() const;
+};
+
+// Prepares every candidate. kNotSupported, with every reason: there is none.
+Result<Field> GatherContenders(const Problem& problem,
+                               std::span<const std::shared_ptr<const Backend>> backends,
+                               const TunerOptions& options);
+
+}  // namespace tunableop

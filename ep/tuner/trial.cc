@@ -1,0 +1,88 @@
+#include "tuner/trial.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+namespace tunableop {
+namespace {
+
+constexpr int kMostProbes = 4;         // noise may spoil some of them
+constexpr double kWarmUpShare = 0.02;  // of the budget, for the untimed calls of one candidate
+constexpr double kProbeShare = 0.04;   // of the budget, for its probes
+constexpr double kMultiplicationsPerMs = 1e5;  // for the reference, of each ms of the budget: 10 %
+
+double ReferenceBudget(const TunerOptions& options) {
+  return std::clamp(options.max_tuning_ms * kMultiplicationsPerMs, 2e5, 1.6e7);
+}
+
+}  // namespace
+
+Trial::Trial(const Problem& problem, const Operands& operands, Executor& executor,
+             const TunerOptions& options, Scratch& scratch, Sampler& sampler, Field& field)
+    : options_(options),
+      executor_(executor),
+      scratch_(scratch),
+      sampler_(sampler),
+      field_(field),
+      writing_(operands),
+      verifier_(problem, operands, executor, ReferenceBudget(options),
+                options.max_scratch_bytes - scratch.bytes()) {
+  writing_.c = scratch_.c();
+}
+
+std::function<Status()> Trial::CallOf(const Contender& contender) const {
+  return [this, plan = contender.plan.get()] { return plan->Run(writing_, executor_); };
+}
+
+bool Trial::Accept(const Contender& contender, const Status& status) {
+  if (status.ok()) return true;
+  field_.Reject(contender, "returned an error: " + std::string(status.message()));
+  return false;
+}
+
+bool Trial::RunAndCheck(Contender& contender, double give_up_ms, double& ms) {
+  for (int left = 3; left > 0; --left) {
+    if (options_.verify) verifier_.Prepare(scratch_);
+    if (!Accept(contender, sampler_.Once(CallOf(contender), ms))) return false;
+    const bool dear = ms > kWarmUpShare * options_.max_tuning_ms;
+    if (ms <= give_up_ms || dear || sampler_.OutOfTime()) break;
+  }
+  if (ms > give_up_ms) return true;
+  if (options_.verify) {
+    const Verifier::Verdict verdict = verifier_.Check(scratch_, contender.candidate.FullName());
+    contender.error = std::max(contender.error, verdict.error);
+    if (!verdict.right) {
+      field_.RejectWrong(contender, verdict.reason);
+      return false;
+    }
+  }
+  contender.right = true;
+  return true;
+}
+
+bool Trial::Probe(Contender& contender, double first_ms, double enough_ms) {
+  const double affordable = kWarmUpShare * options_.max_tuning_ms / std::max(first_ms, 1e-6);
+  const int warm_up = std::min(options_.warmup_iter, static_cast<int>(std::min(affordable, 1e6)));
+  double best = first_ms;
+  for (int i = 0; i < warm_up && !sampler_.OutOfTime(); ++i) {
+    double ms = 0.0;
+    if (!Accept(contender, sampler_.Once(CallOf(contender), ms))) return false;
+    best = std::min(best, ms);
+  }
+  const double probes = kProbeShare * options_.max_tuning_ms / std::max(first_ms, 1e-6);
+  const int most = static_cast<int>(std::min<double>(probes, kMostProbes));
+  for (int i = 0; i < most && !sampler_.OutOfTime(); ++i) {
+    double ms = 0.0;
+    Status status = sampler_.Take(CallOf(contender), CallsPerSample(best), 0.0, ms);
+    if (!Accept(contender, status)) return false;
+    if (ms < 0.0) break;
+    contender.samples.push_back(ms);
+    if (i >= 1 && BestSample(contender) <= enough_ms) break;
+  }
+  if (contender.samples.empty()) contender.samples.push_back(first_ms);
+  return true;
+}
+
+}  // namespace tunableop
