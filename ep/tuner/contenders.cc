@@ -48,8 +48,9 @@ Result<Field> GatherContenders(const Problem& problem,
       }
       Result<std::unique_ptr<Plan>> plan = backend->Prepare(problem, candidate);
       if (plan.ok() && plan.value() != nullptr) {
-        field.contenders.push_back(
-            {.candidate = std::move(candidate), .plan = std::move(plan.value())});
+        field.contenders.push_back({.index = field.contenders.size(),
+                                    .candidate = std::move(candidate),
+                                    .plan = std::move(plan.value())});
       } else {
         field.rejected.push_back(
             {std::move(candidate),

@@ -1,6 +1,7 @@
 // Who is there to race for a problem, and what becomes known of each.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 namespace tunableop {
 
 struct Contender {
+  size_t index = 0;  // in Field::contenders
   Candidate candidate;
   std::shared_ptr<const Plan> plan;
   // Milliseconds: its probes, and once it has raced, its samples of the race.

@@ -30,7 +30,7 @@
 namespace tunableop {
 
 struct Lane {
-  std::function<Status()> call;
+  TimedCall call;
   double probe_ms = 0.0;  // the best time seen before the race; decides how many calls a sample has
   std::vector<double> ms;  // the race's samples, one for each round that the lane ran in
   bool racing = true;

@@ -1,38 +1,64 @@
-// Takes samples: the mean time of a batch of calls that is long enough for the clock.
+// Takes samples: the mean time of a batch of calls that is long enough for the clock. Every call of
+// a kernel goes through here, so this is where the journal is told, and where the pacer may hold
+// us.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <utility>
 
 #include "gemm/status.h"
 #include "tuner/clock.h"
+#include "tuner/pacer.h"
+#include "tuner/trial_journal.h"
 
 namespace tunableop {
 
 // Calls for one sample of at least 20 us.
 int CallsPerSample(double ms_per_call);
 
+struct TimedCall {
+  size_t index = 0;  // of the candidate, for the journal
+  std::function<Status()> run;
+};
+
 // Used by the one thread that measures.
 class Sampler {
  public:
-  explicit Sampler(NowFn now) : now_(std::move(now)) {}
+  // `journal` and `pacer` may be null; they must outlive this.
+  Sampler(NowFn now, TrialJournal* journal, Pacer* pacer)
+      : now_(std::move(now)), journal_(journal), pacer_(pacer) {}
   void SetDeadline(int64_t ns) { deadline_ns_ = ns; }
 
-  int64_t Now() const { return now_(); }
-  bool OutOfTime() const { return Now() >= deadline_ns_; }
+  // Time without what was waited for the pacer.
+  int64_t Now() const { return now_() - waited_ns_; }
+  bool OutOfTime() const { return cancelled_ || Now() >= deadline_ns_; }
+  // The pacer told us to give up: nothing runs any more.
+  bool cancelled() const { return cancelled_; }
 
-  // Milliseconds of one call, whatever the deadline.
-  Status Once(const std::function<Status()>& call, double& ms);
+  // Before anything that takes a while. False: give up.
+  bool WaitForTurn();
+  // Something else ran since then.
+  bool Disturbed() const { return pacer_ != nullptr && pacer_->Disturbed(); }
 
-  // Milliseconds of a call, the mean over `calls`; -1 when there is no time: no call starts after
-  // the deadline, nor the first when it is known (`expected_ms`) to end after it. The error of a
-  // call that fails.
-  Status Take(const std::function<Status()>& call, int calls, double expected_ms, double& ms);
+  // Milliseconds of one call, whatever the deadline; -1 when cancelled.
+  Status Once(const TimedCall& call, double& ms);
+
+  // Milliseconds of a call, the mean over `calls`; -1 when cancelled or when there is no time: no
+  // call starts after the deadline, nor the first when it is known (`expected_ms`) to end after it.
+  // A disturbed sample is taken again, three times at most. The error of a call that fails.
+  Status Take(const TimedCall& call, int calls, double expected_ms, double& ms);
 
  private:
+  Status TakeOnce(const TimedCall& call, int calls, double& ms);
+
   const NowFn now_;
+  TrialJournal* const journal_;
+  Pacer* const pacer_;
   int64_t deadline_ns_ = 0;
+  int64_t waited_ns_ = 0;
+  bool cancelled_ = false;
 };
 
 }  // namespace tunableop

@@ -32,8 +32,9 @@ Trial::Trial(const Problem& problem, const Operands& operands, Executor& executo
   writing_.c = scratch_.c();
 }
 
-std::function<Status()> Trial::CallOf(const Contender& contender) const {
-  return [this, plan = contender.plan.get()] { return plan->Run(writing_, executor_); };
+TimedCall Trial::CallOf(const Contender& contender) const {
+  return {contender.index,
+          [this, plan = contender.plan.get()] { return plan->Run(writing_, executor_); }};
 }
 
 bool Trial::Accept(const Contender& contender, const Status& status) {
@@ -42,15 +43,22 @@ bool Trial::Accept(const Contender& contender, const Status& status) {
   return false;
 }
 
+bool Trial::IsWorthAnother(double ms, double give_up_ms) const {
+  if (sampler_.Disturbed())
+    return ms > std::min(give_up_ms, kMostOfBudget * options_.max_tuning_ms);
+  return ms > give_up_ms && ms <= kWarmUpShare * options_.max_tuning_ms;
+}
+
 bool Trial::RunAndCheck(Contender& contender, double give_up_ms, double& ms) {
   for (int left = 3; left > 0; --left) {
     if (options_.verify) verifier_.Prepare(scratch_);
     if (!Accept(contender, sampler_.Once(CallOf(contender), ms))) return false;
-    const bool dear = ms > kWarmUpShare * options_.max_tuning_ms;
-    if (ms <= give_up_ms || dear || sampler_.OutOfTime()) break;
+    if (sampler_.cancelled()) return false;
+    if (sampler_.OutOfTime() || !IsWorthAnother(ms, give_up_ms)) break;
   }
   if (ms > give_up_ms) return true;
   if (options_.verify) {
+    if (!sampler_.WaitForTurn()) return false;
     const Verifier::Verdict verdict = verifier_.Check(scratch_, contender.candidate.FullName());
     contender.error = std::max(contender.error, verdict.error);
     if (!verdict.right) {
@@ -69,6 +77,7 @@ bool Trial::Probe(Contender& contender, double first_ms, double enough_ms) {
   for (int i = 0; i < warm_up && !sampler_.OutOfTime(); ++i) {
     double ms = 0.0;
     if (!Accept(contender, sampler_.Once(CallOf(contender), ms))) return false;
+    if (ms < 0.0) return false;
     best = std::min(best, ms);
   }
   const double probes = kProbeShare * options_.max_tuning_ms / std::max(first_ms, 1e-6);
@@ -81,6 +90,7 @@ bool Trial::Probe(Contender& contender, double first_ms, double enough_ms) {
     contender.samples.push_back(ms);
     if (i >= 1 && BestSample(contender) <= enough_ms) break;
   }
+  if (sampler_.cancelled()) return false;
   if (contender.samples.empty()) contender.samples.push_back(first_ms);
   return true;
 }

@@ -1,8 +1,6 @@
 // Calls one contender after another: is its answer right, and about how fast is it.
 #pragma once
 
-#include <functional>
-
 #include "gemm/backend.h"
 #include "gemm/executor.h"
 #include "gemm/problem.h"
@@ -13,8 +11,9 @@
 
 namespace tunableop {
 
-constexpr double kProbeLimit = 1.5;  // times the default's: slower ones do not race
-constexpr double kHopeless = 3.0;    // times the default's: not even checked
+constexpr double kProbeLimit = 1.5;     // times the default's: slower ones do not race
+constexpr double kHopeless = 3.0;       // times the default's: not even checked
+constexpr double kMostOfBudget = 0.25;  // a default that takes more leaves no time for rounds
 
 class Trial {
  public:
@@ -24,17 +23,20 @@ class Trial {
 
   // Runs and checks the answer. `give_up_ms`: slower calls are not checked (the contender is not
   // `right` then). A cheap one may try again: the first call of a kernel is slow for many reasons.
-  // False: rejected.
+  // False: rejected, or cancelled.
   bool RunAndCheck(Contender& contender, double give_up_ms, double& ms);
 
   // Warms up and takes first samples: two, or up to four until one is as good as `enough_ms`; fewer
-  // of a long call, of which the first says enough. False: rejected.
+  // of a long call, of which the first says enough. False: rejected, or
+  // cancelled.
   bool Probe(Contender& contender, double first_ms, double enough_ms);
 
   // A call into the scratch, for the race.
-  std::function<Status()> CallOf(const Contender& contender) const;
+  TimedCall CallOf(const Contender& contender) const;
 
  private:
+  // A first call of `ms` says too little of the kernel: something disturbed it, or it is cheap.
+  bool IsWorthAnother(double ms, double give_up_ms) const;
   // True when ok; else the contender is rejected.
   bool Accept(const Contender& contender, const Status& status);
 

@@ -5,13 +5,13 @@
 #include <cstdio>
 #include <utility>
 
+#include "tuner/journal_scope.h"
 #include "tuner/statistics.h"
 
 namespace tunableop {
 namespace {
 
-constexpr double kProbingShare = 0.5;   // of the budget: then the race begins with who is there
-constexpr double kMostOfBudget = 0.25;  // a default that takes more leaves no time for rounds
+constexpr double kProbingShare = 0.5;  // of the budget: then the race begins with who is there
 constexpr double kBytesPerMs = 256
                                << 10;  // of C, for each ms of the budget: checking takes time too
 
@@ -33,7 +33,7 @@ Tuning::Tuning(const Problem& problem, const Operands& operands, Executor& execu
       operands_(operands),
       executor_(executor),
       options_(options),
-      sampler_(options.now ? options.now : NowFn(&SteadyNow)),
+      sampler_(options.now ? options.now : NowFn(&SteadyNow), options.journal, options.pacer),
       start_(sampler_.Now()) {
   sampler_.SetDeadline(Deadline(start_, options_));
 }
@@ -48,6 +48,12 @@ std::optional<std::string> Tuning::WhyUnmeasured() const {
 }
 
 Result<TuneResult> Tuning::Run(std::span<const std::shared_ptr<const Backend>> backends) {
+  Result<TuneResult> result = RunToEnd(backends);
+  if (!sampler_.cancelled()) return result;
+  return Status(StatusCode::kCancelled, ToString(problem_) + ": measuring was given up");
+}
+
+Result<TuneResult> Tuning::RunToEnd(std::span<const std::shared_ptr<const Backend>> backends) {
   Result<Field> field = GatherContenders(problem_, backends, options_);
   if (!field.ok()) return field.TakeStatus();
   field_ = std::move(field).value();
@@ -67,6 +73,9 @@ Result<TuneResult> Tuning::Run(std::span<const std::shared_ptr<const Backend>> b
   }
   scratch_.emplace(std::move(scratch.value()));
   trial_.emplace(problem_, operands_, executor_, options_, *scratch_, sampler_, field_);
+  std::vector<Candidate> candidates;
+  for (const Contender& contender : contenders()) candidates.push_back(contender.candidate);
+  const JournalScope scope(options_.journal, problem_, candidates);
   return Measure();
 }
 

@@ -34,6 +34,8 @@ class Tuning {
   double SpentMs() const { return static_cast<double>(sampler_.Now() - start_) * 1e-6; }
   std::vector<Contender>& contenders() { return field_.contenders; }
 
+  Result<TuneResult> RunToEnd(std::span<const std::shared_ptr<const Backend>> backends);
+
   // tuning.cc: why nothing can or need be measured; and the trials, each candidate on its own.
   std::optional<std::string> WhyUnmeasured() const;
   Result<TuneResult> Measure();

@@ -17,7 +17,7 @@ Result<TuneResult> Tuning::DefaultForWantOfTime(std::string why) {
 }
 
 void Tuning::DenyTheWrong() const {
-  if (!options_.remember_wrong) return;
+  if (!options_.remember_wrong || sampler_.cancelled()) return;
   for (const Rejection& wrong : field_.wrong) Deny(wrong.candidate, wrong.reason);
 }
 
