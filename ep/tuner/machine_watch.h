@@ -29,8 +29,8 @@ class MachineWatch {
                         NowFn now = {});
 
   // Reads the sensors when it is time; true when it did. Up to milliseconds; other threads are not
-  // held up meanwhile. `idle`: nothing ran since the last call. An idle processor lowers its clock,
-  // so that such a reading says nothing and is left out; state() then shows the clock before.
+  // held up meanwhile. `idle`: nothing ran since the last call. An idle device lowers its clock, so
+  // that such a reading says nothing and is left out; state() then shows the clock before.
   bool Poll(bool idle = false);
 
   // A clock that was measured rather than read (TuneResult::clock_mhz), for machines that report

@@ -37,7 +37,8 @@ std::unique_ptr<Sensors> CpuSensors(const std::filesystem::path& root = "/");
 
 // Temperature and SM clock from NVML; `index` as nvidia-smi counts (PCI order), which
 // CUDA_VISIBLE_DEVICES does not change. libnvidia-ml.so.1 is loaded in this call;
-// TUNABLEOP_NVML_LIBRARY names another file.
+// TUNABLEOP_NVML_LIBRARY names another file. An idle GPU lowers its clock (an H200 from 1980 to 345
+// MHz).
 std::unique_ptr<Sensors> NvidiaSensors(int index);
 
 // Temperature and shader clock (sclk) from the files of the amdgpu driver below `root`, as with

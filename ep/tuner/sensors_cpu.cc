@@ -130,7 +130,7 @@ class CpuSensorsImpl final : public Sensors {
       state.temperature_c = Temperature();
       state.clock_mhz = Clock();
     } catch (...) {
-      // Out of memory: what was not read is missing.
+      return state;  // out of memory: what was not read is missing
     }
     return state;
   }

@@ -19,7 +19,8 @@ def rules(**fields: float) -> native.StalenessRules:
 
 
 def why(then: native.MachineState, now: native.MachineState, **fields: int) -> str | None:
-    return native.why_stale(rules(), then=then, now=now, **fields)
+    reason: str | None = native.why_stale(rules(), then=then, now=now, **fields)
+    return reason
 
 
 # ---- age ----------------------------------------------------------------------------------------
