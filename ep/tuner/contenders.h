@@ -18,11 +18,13 @@ struct Contender {
   size_t index = 0;  // in Field::contenders
   Candidate candidate;
   std::shared_ptr<const Plan> plan;
+  std::shared_ptr<const Backend> backend;
   // Milliseconds: its probes, and once it has raced, its samples of the race.
   std::vector<double> samples;
   double error = 0.0;
   bool right = false;  // verified, or verification is off and it ran
   bool raced = false;
+  bool spectator = false;  // runs with the others, but is never elected, nor denied
 };
 
 // The smallest sample. Precondition: there is one.
@@ -30,13 +32,19 @@ double BestSample(const Contender& contender);
 
 // All of them, and those that are out.
 struct Field {
-  std::vector<Contender> contenders;  // the first is the default
+  std::vector<Contender> contenders;  // the first is the default; a spectator is the last
+  size_t incumbent = 0;               // the one to beat
+  std::string spectator_note;         // why there is no spectator, or none any more
   std::vector<Rejection> rejected;
   std::vector<Rejection> wrong;  // of the rejected, those that gave a wrong answer
 
   void Reject(const Contender& contender, std::string reason);
   void RejectWrong(Contender& contender, const std::string& reason);
-  bool IsRejected(const Contender& contender) const;
+  bool IsRejected(const Candidate& candidate) const;
+  size_t electable() const;
+  Contender* spectator();  // null: there is none
+  // "the default", or what it is called when another kernel served.
+  std::string NameOf(const Contender& contender) const;
   // "; native:x wrong answer: ..." of each that is out.
   std::string Reasons() const;
 };

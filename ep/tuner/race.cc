@@ -16,6 +16,10 @@ constexpr double kLuckOfSwitch = 0.005;  // over all looks and challengers
 constexpr double kLuckOfDropping = 0.05;
 constexpr std::array<size_t, 4> kLooks = {24, 96, 384, 1024};
 
+double ShareOfLuck(size_t challengers) {
+  return kLuckOfSwitch / static_cast<double>(kLooks.size()) / static_cast<double>(challengers);
+}
+
 std::string Percent(double share) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.1f %%", 100.0 * share);
@@ -33,6 +37,8 @@ class Race {
     for (size_t i = 0; i < lanes_.size(); ++i) {
       if (!lanes_[i].racing) continue;
       order_.push_back(i);
+      if (!lanes_[i].electable) continue;
+      ++electable_;
       if (i != incumbent_) ++challengers_;
     }
   }
@@ -45,15 +51,21 @@ class Race {
       if (rounds < until) break;  // out of time
       if (incumbent_ == kNoLane || Challenger() != kNoLane) break;
       DropHopeless();
-      if (order_.size() < 2) break;
+      if (electable_ < 2) break;
     }
-    return Elect();
+    Election election = Elect();
+    if (election.winner != kNoLane) WatchSpectator(election.winner);
+    return election;
   }
 
  private:
-  // False when time is up or nobody is left to race.
+  // False when time is up or the election needs no more.
   bool Round() {
-    if (order_.empty() || (incumbent_ != kNoLane && order_.size() < 2)) return false;
+    if (electable_ == 0 || (incumbent_ != kNoLane && electable_ < 2)) return false;
+    return RunLanes();
+  }
+
+  bool RunLanes() {
     if (options_.before_round) options_.before_round();
     std::shuffle(order_.begin(), order_.end(), random_);
     const std::vector<size_t> round = order_;
@@ -91,25 +103,44 @@ class Race {
 
   void Leave(size_t lane) {
     lanes_[lane].racing = false;
+    if (lanes_[lane].electable) --electable_;
     std::erase(order_, lane);
   }
 
+  // The winner and the spectator alone.
+  void WatchSpectator(size_t winner) {
+    const auto found =
+        std::find_if(order_.begin(), order_.end(), [&](size_t i) { return !lanes_[i].electable; });
+    if (found == order_.end()) return;
+    const Lane& lane = lanes_[*found];
+    order_ = {winner, *found};
+    for (const size_t look : kLooks) {
+      const size_t until = std::min(look, options_.max_rounds);
+      while (lane.ms.size() < until && order_.size() == 2 && RunLanes()) {
+      }
+      if (lane.ms.size() < until || order_.size() < 2) break;
+      const std::vector<double>& best = lanes_[winner].ms;
+      if (tunableop::Beats(lane.ms, best, options_.min_gain) || IsHopeless(lane.ms, best)) break;
+    }
+  }
+
   bool IsFasterBeyondLuck(const Lane& lane) const {
-    const Lane& incumbent = lanes_[incumbent_];
-    const double share =
-        kLuckOfSwitch / static_cast<double>(kLooks.size()) / static_cast<double>(challengers_);
-    return ChanceOfLuck(lane.ms, incumbent.ms) <= share;
+    return ChanceOfLuck(lane.ms, lanes_[incumbent_].ms) <= ShareOfLuck(challengers_);
   }
 
   bool Beats(const Lane& lane) const {
-    return Median(lane.ms) <= (1.0 - options_.min_gain) * Median(lanes_[incumbent_].ms) &&
-           IsFasterBeyondLuck(lane) && IsStillAhead(lane.ms, lanes_[incumbent_].ms);
+    return tunableop::Beats(lane.ms, lanes_[incumbent_].ms, options_.min_gain, challengers_);
+  }
+
+  // `incumbent`, sped up by min_gain, is faster.
+  bool IsHopeless(std::span<const double> challenger, std::span<const double> incumbent) const {
+    return ChanceOfLuck(incumbent, challenger, 1.0 / (1.0 - options_.min_gain)) <= kLuckOfDropping;
   }
 
   std::vector<size_t> ByMedian() const {
     std::vector<size_t> lanes;
     for (const size_t i : order_) {
-      if (i != incumbent_ && !lanes_[i].ms.empty()) lanes.push_back(i);
+      if (i != incumbent_ && lanes_[i].electable && !lanes_[i].ms.empty()) lanes.push_back(i);
     }
     std::sort(lanes.begin(), lanes.end(), [&](size_t a, size_t b) {
       const double x = Median(lanes_[a].ms);
@@ -131,10 +162,7 @@ class Race {
   void DropHopeless() {
     const std::vector<size_t> lanes = ByMedian();
     for (const size_t i : lanes) {
-      // The incumbent, sped up by min_gain, against the lane.
-      const double luck =
-          ChanceOfLuck(lanes_[incumbent_].ms, lanes_[i].ms, 1.0 / (1.0 - options_.min_gain));
-      if (luck <= kLuckOfDropping) Leave(i);
+      if (IsHopeless(lanes_[i].ms, lanes_[incumbent_].ms)) Leave(i);
     }
   }
 
@@ -145,25 +173,29 @@ class Race {
       return {lanes.front(), "the fastest of those that are right"};
     }
     const double base = Median(lanes_[incumbent_].ms);
-    if (base == 0.0) return {incumbent_, "the default: the budget ended before a round was run"};
+    if (base == 0.0) return {incumbent_, Incumbent() + ": the budget ended before a round was run"};
     if (const size_t winner = Challenger(); winner != kNoLane) {
-      return {winner, Percent(1.0 - Median(lanes_[winner].ms) / base) + " faster than the default"};
+      return {winner,
+              Percent(1.0 - Median(lanes_[winner].ms) / base) + " faster than " + Incumbent()};
     }
     if (lanes.empty()) {
       return {incumbent_,
-              "the default: no candidate can be " + Percent(options_.min_gain) + " faster"};
+              Incumbent() + ": no candidate can be " + Percent(options_.min_gain) + " faster"};
     }
     const Lane& best = lanes_[lanes.front()];
     const double gain = 1.0 - Median(best.ms) / base;
     if (gain < options_.min_gain) {
-      return {incumbent_, "the default: no candidate is faster by " + Percent(options_.min_gain)};
+      return {incumbent_,
+              Incumbent() + ": no candidate is faster by " + Percent(options_.min_gain)};
     }
     if (!IsFasterBeyondLuck(best)) {
-      return {incumbent_, "the default: a lead of " + Percent(gain) + " in " +
+      return {incumbent_, Incumbent() + ": a lead of " + Percent(gain) + " in " +
                               std::to_string(best.ms.size()) + " rounds may be noise"};
     }
-    return {incumbent_, "the default: a lead of " + Percent(gain) + " did not last"};
+    return {incumbent_, Incumbent() + ": a lead of " + Percent(gain) + " did not last"};
   }
+
+  const std::string& Incumbent() const { return options_.incumbent_name; }
 
   std::span<Lane> lanes_;
   size_t incumbent_;
@@ -171,10 +203,18 @@ class Race {
   Sampler& sampler_;
   std::mt19937_64 random_;
   std::vector<size_t> order_;  // lanes still racing
+  size_t electable_ = 0;       // of them
   size_t challengers_ = 0;     // at the start: those that left were given their chance
 };
 
 }  // namespace
+
+bool Beats(std::span<const double> challenger, std::span<const double> incumbent, double min_gain,
+           size_t challengers) {
+  return !challenger.empty() && Median(challenger) <= (1.0 - min_gain) * Median(incumbent) &&
+         ChanceOfLuck(challenger, incumbent) <= ShareOfLuck(challengers) &&
+         IsStillAhead(challenger, incumbent);
+}
 
 Election RunRace(std::span<Lane> lanes, size_t incumbent, const RaceOptions& options,
                  Sampler& sampler) {

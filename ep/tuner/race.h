@@ -34,7 +34,8 @@ struct Lane {
   double probe_ms = 0.0;  // the best time seen before the race; decides how many calls a sample has
   std::vector<double> ms;  // the race's samples, one for each round that the lane ran in
   bool racing = true;
-  Status failure;  // of a call during the race: the lane is out
+  bool electable = true;  // false: a spectator, of which there may be one
+  Status failure;         // of a call during the race: the lane is out
 };
 
 struct RaceOptions {
@@ -42,6 +43,7 @@ struct RaceOptions {
   size_t max_rounds = 1024;
   uint64_t seed = 1;
   std::function<void()> before_round;  // untimed
+  std::string incumbent_name = "the default";
 };
 
 constexpr size_t kNoLane = SIZE_MAX;
@@ -51,8 +53,14 @@ struct Election {
   std::string why;          // one line for a person
 };
 
+// Whether the first is faster than the second by the rule above, as one of `challengers`.
+bool Beats(std::span<const double> challenger, std::span<const double> incumbent, double min_gain,
+           size_t challengers = 1);
+
 // Runs rounds until it is settled who wins. `incumbent` may be kNoLane: then the lowest median
-// wins, and 24 rounds are enough. Lanes that are not racing are left out.
+// wins, and 24 rounds are enough. Lanes that are not racing are left out. A spectator runs in every
+// round and has no say in it; when the winner is known, those two go on until it is known which of
+// them is faster (at the same looks: after 24 rounds at least), or time is up.
 Election RunRace(std::span<Lane> lanes, size_t incumbent, const RaceOptions& options,
                  Sampler& sampler);
 

@@ -38,8 +38,9 @@ Tuning::Tuning(const Problem& problem, const Operands& operands, Executor& execu
   sampler_.SetDeadline(Deadline(start_, options_));
 }
 
-std::optional<std::string> Tuning::WhyUnmeasured() const {
-  if (field_.contenders.size() == 1 && !options_.verify) return ": there is no other candidate";
+std::optional<std::string> Tuning::WhyUnmeasured() {
+  const bool alone = field_.electable() == 1 && field_.spectator() == nullptr;
+  if (alone && !options_.verify) return ": there is no other candidate";
   if (Flops(problem_) == 0.0) return ": there is nothing to compute";
   if (problem_.batch > 1 && problem_.stride_c == 0) {
     return ", unmeasured: the batch items of C overlap";
@@ -57,19 +58,21 @@ Result<TuneResult> Tuning::RunToEnd(std::span<const std::shared_ptr<const Backen
   Result<Field> field = GatherContenders(problem_, backends, options_);
   if (!field.ok()) return field.TakeStatus();
   field_ = std::move(field).value();
-  if (std::optional<std::string> why = WhyUnmeasured()) return Default("the default" + *why);
+  Contender& incumbent = contenders()[field_.incumbent];
+  const std::string name = field_.NameOf(incumbent);
+  if (std::optional<std::string> why = WhyUnmeasured()) return Keep(incumbent, name + *why);
   const double bytes = static_cast<double>(problem_.m) * static_cast<double>(problem_.n) *
                        static_cast<double>(problem_.batch) *
                        static_cast<double>(SizeOf(problem_.c_type));
   if (bytes > kBytesPerMs * options_.max_tuning_ms) {
-    return DefaultForWantOfTime("the default, unmeasured: a budget of " +
-                                Milliseconds(options_.max_tuning_ms) +
-                                " does not pay for checking a C of " +
-                                std::to_string(static_cast<int64_t>(bytes) >> 10) + " KiB");
+    return KeepForWantOfTime(
+        incumbent, name + ", unmeasured: a budget of " + Milliseconds(options_.max_tuning_ms) +
+                       " does not pay for checking a C of " +
+                       std::to_string(static_cast<int64_t>(bytes) >> 10) + " KiB");
   }
   Result<Scratch> scratch = Scratch::Create(problem_, options_.max_scratch_bytes);
   if (!scratch.ok()) {
-    return Default("the default, unmeasured: " + std::string(scratch.status().message()));
+    return Keep(incumbent, name + ", unmeasured: " + std::string(scratch.status().message()));
   }
   scratch_.emplace(std::move(scratch.value()));
   trial_.emplace(problem_, operands_, executor_, options_, *scratch_, sampler_, field_);
@@ -79,45 +82,95 @@ Result<TuneResult> Tuning::RunToEnd(std::span<const std::shared_ptr<const Backen
   return Measure();
 }
 
+std::vector<size_t> Tuning::TrialOrder() {
+  std::vector<size_t> order = {field_.incumbent};
+  const auto add = [&](size_t index) {
+    if (std::find(order.begin(), order.end(), index) == order.end()) order.push_back(index);
+  };
+  add(0);
+  if (const Contender* spectator = field_.spectator()) add(spectator->index);
+  for (const Contender& contender : contenders()) add(contender.index);
+  return order;
+}
+
 Result<TuneResult> Tuning::Measure() {
-  double default_ms = HUGE_VAL;  // its median probe: a lucky one would be too strict a measure
+  double base_ms =
+      HUGE_VAL;  // median probe of who is to be beaten: a lucky one would be too strict
   std::vector<size_t> racing;
-  for (size_t i = 0; i < contenders().size(); ++i) {
+  for (const size_t i : TrialOrder()) {
     Contender& contender = contenders()[i];
+    if (contender.spectator) {
+      TrySpectator(contender, base_ms);
+      continue;
+    }
+    const bool is_base = i == field_.incumbent || (i == 0 && !contenders()[field_.incumbent].right);
     // Past the budget only the search for a first right kernel goes on.
-    const bool late = sampler_.OutOfTime() || SpentMs() > kProbingShare * options_.max_tuning_ms;
-    if (i != 0 && late && !racing.empty()) {
+    const bool late =
+        sampler_.OutOfTime() || (i != 0 && SpentMs() > kProbingShare * options_.max_tuning_ms);
+    if (late && !racing.empty()) {
       if (racing.size() == 1) unraced_ = true;
       break;
     }
     double ms = 0.0;
-    if (!trial_->RunAndCheck(contender, i == 0 ? HUGE_VAL : kHopeless * default_ms, ms)) continue;
-    if (i == 0 && ms > kMostOfBudget * options_.max_tuning_ms) {
-      contender.samples.push_back(ms);
-      return DefaultForWantOfTime("the default: one call of it takes " + Milliseconds(ms) +
-                                  ", too much for a budget of " +
-                                  Milliseconds(options_.max_tuning_ms));
-    }
-    if (!contender.right) {
+    const double give_up_ms = is_base || i == 0 ? HUGE_VAL : kHopeless * base_ms;
+    if (!trial_->RunAndCheck(contender, give_up_ms, ms)) continue;
+    const bool fills_budget = ms > kMostOfBudget * options_.max_tuning_ms;
+    if (is_base && fills_budget) return KeepUnraced(contender, ms);
+    if (!contender.right || (i == 0 && !is_base && fills_budget)) {
       contender.samples.push_back(ms);
       continue;  // hopelessly slow
     }
-    if (!trial_->Probe(contender, ms, i == 0 ? 0.0 : kProbeLimit * default_ms)) {
+    if (!trial_->Probe(contender, ms, i == 0 ? 0.0 : kProbeLimit * base_ms)) {
       contender.right = false;
       continue;
     }
-    if (i == 0) default_ms = Median(contender.samples);
-    if (BestSample(contender) <= kProbeLimit * default_ms) racing.push_back(i);
+    if (is_base) base_ms = Median(contender.samples);
+    const double limit = i == 0 ? kHopeless : kProbeLimit;
+    if (BestSample(contender) <= limit * base_ms) racing.push_back(i);
   }
   if (racing.empty()) return NobodyIsRight();
   return HoldRace(std::move(racing));
 }
 
+void Tuning::TrySpectator(Contender& spectator, double base_ms) {
+  if (sampler_.OutOfTime()) {
+    field_.spectator_note = "there was no time for it";
+    return;
+  }
+  double ms = 0.0;
+  if (!trial_->RunAndCheck(spectator, HUGE_VAL, ms)) return;
+  if (!trial_->Probe(spectator, ms, 0.0)) {
+    spectator.right = false;
+    return;
+  }
+  const double best = BestSample(spectator);
+  if (best > kMostOfBudget * options_.max_tuning_ms) {
+    field_.spectator_note = "one call of it takes " + Milliseconds(best) +
+                            ", too much for a budget of " + Milliseconds(options_.max_tuning_ms);
+  } else if (best > kHopeless * base_ms) {
+    field_.spectator_note = "takes more than 3 times as long: it did not race";
+  }
+}
+
+Result<TuneResult> Tuning::KeepUnraced(Contender& contender, double ms) {
+  contender.samples.push_back(ms);
+  Contender& first = contenders().front();
+  double first_ms = 0.0;
+  // For the record: how slow the default is.
+  if (contender.index != 0 && !sampler_.OutOfTime() && !field_.IsRejected(first.candidate) &&
+      trial_->RunAndCheck(first, HUGE_VAL, first_ms)) {
+    first.samples.push_back(first_ms);
+  }
+  return KeepForWantOfTime(contender, field_.NameOf(contender) + ": one call of it takes " +
+                                          Milliseconds(ms) + ", too much for a budget of " +
+                                          Milliseconds(options_.max_tuning_ms));
+}
+
 Result<TuneResult> Tuning::NobodyIsRight() {
   for (Contender& contender : contenders()) {
     double ms = 0.0;
-    const bool unchecked =
-        !contender.right && !contender.samples.empty() && !field_.IsRejected(contender);
+    const bool unchecked = !contender.right && !contender.spectator && !contender.samples.empty() &&
+                           !field_.IsRejected(contender.candidate);
     if (unchecked && trial_->RunAndCheck(contender, HUGE_VAL, ms)) {
       contender.samples.push_back(ms);
       return Finish(contender, BestSample(contender), "the only one that is right");

@@ -37,23 +37,32 @@ class Tuning {
   Result<TuneResult> RunToEnd(std::span<const std::shared_ptr<const Backend>> backends);
 
   // tuning.cc: why nothing can or need be measured; and the trials, each candidate on its own.
-  std::optional<std::string> WhyUnmeasured() const;
+  std::optional<std::string> WhyUnmeasured();
+  // Who must be tried comes first: the incumbent, the default, the spectator.
+  std::vector<size_t> TrialOrder();
   Result<TuneResult> Measure();
+  void TrySpectator(Contender& spectator, double base_ms);
+  // One call of it fills too much of the budget for a race.
+  Result<TuneResult> KeepUnraced(Contender& contender, double ms);
   // The hopelessly slow were not checked, and one of them may be all that is left.
   Result<TuneResult> NobodyIsRight();
 
   // tuning_race.cc: those that are right and fast enough, against each other. `racing`: contenders.
   Result<TuneResult> HoldRace(std::vector<size_t> racing);
-  // The default and the best others, as many as there is time for some rounds of.
+  // The incumbent, the default and the best others, as many as there is time for some rounds of.
   void ChooseLanes(std::vector<size_t>& racing) const;
-  // Position in `racing` of the first that nothing is known against: the default, or the best.
+  // Position in `racing` of the first that nothing is known against: the incumbent, or the best.
   size_t FirstRight(const std::vector<size_t>& racing) const;
   // Takes failures in the race into the field.
-  void RejectFailed(const std::vector<size_t>& racing, std::span<Lane> lanes);
+  void RejectFailed(const std::vector<size_t>& racing, std::span<const Lane> lanes);
+  // The winner's position in `racing`: whoever was wrong in a last call is not. kNoLane: nobody is
+  // right.
+  void CheckWinner(const std::vector<size_t>& racing, Election& election);
+  void JudgeSpectator(const Contender& winner);
 
   // tuning_result.cc
-  Result<TuneResult> Default(std::string why);
-  Result<TuneResult> DefaultForWantOfTime(std::string why);
+  Result<TuneResult> Keep(const Contender& contender, std::string why);
+  Result<TuneResult> KeepForWantOfTime(const Contender& contender, std::string why);
   TuneResult Finish(const Contender& winner, double winner_ms, std::string why);
   // Only a kernel that stands beside a right one is known to be wrong: if all are, the operands may
   // have changed under our hands, and denying everything would leave the process with nothing.
@@ -67,6 +76,7 @@ class Tuning {
   const int64_t start_;
   Field field_;
   bool unraced_ = false;  // there was no time to race anybody
+  bool spectator_wins_ = false;
   std::optional<Scratch> scratch_;
   std::optional<Trial> trial_;
 };

@@ -6,14 +6,23 @@
 
 namespace tunableop {
 
-Result<TuneResult> Tuning::Default(std::string why) {
-  const Contender& first = contenders().front();
-  return Finish(first, first.samples.empty() ? 0.0 : BestSample(first), std::move(why));
+namespace {
+
+// 0 when it has not run.
+double FigureOf(const Contender& contender) {
+  if (contender.samples.empty()) return 0.0;
+  return contender.raced ? Median(contender.samples) : BestSample(contender);
 }
 
-Result<TuneResult> Tuning::DefaultForWantOfTime(std::string why) {
-  unraced_ = contenders().size() > 1;
-  return Default(std::move(why));
+}  // namespace
+
+Result<TuneResult> Tuning::Keep(const Contender& contender, std::string why) {
+  return Finish(contender, FigureOf(contender), std::move(why));
+}
+
+Result<TuneResult> Tuning::KeepForWantOfTime(const Contender& contender, std::string why) {
+  unraced_ = field_.electable() > 1;
+  return Keep(contender, std::move(why));
 }
 
 void Tuning::DenyTheWrong() const {
@@ -34,14 +43,22 @@ TuneResult Tuning::Finish(const Contender& winner, double winner_ms, std::string
   result.default_candidate = first.candidate;
   if (&winner == &first) {
     result.default_ms = winner_ms;
-  } else if (!first.samples.empty()) {
-    result.default_ms = first.raced ? Median(first.samples) : BestSample(first);
+  } else {
+    result.default_ms = FigureOf(first);
   }
   for (Contender& contender : contenders()) {
+    if (contender.spectator) {
+      result.spectator_ms = FigureOf(contender);
+      if (contender.samples.empty() && field_.spectator_note.empty()) {
+        field_.spectator_note = "not measured";
+      }
+    }
     if (contender.samples.empty()) continue;
-    ++result.tried;
+    if (!contender.spectator) ++result.tried;
     result.samples.push_back({contender.candidate, std::move(contender.samples)});
   }
+  result.spectator_wins = spectator_wins_;
+  result.spectator_note = std::move(field_.spectator_note);
   result.rejected = std::move(field_.rejected);
   result.spent_ms = SpentMs();
   return result;

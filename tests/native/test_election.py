@@ -7,19 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tunableop_native_tests as _core
-from tuning_helpers import make_operands, make_problem
-
-SMALL = make_problem(6, 20, 10)
-
-
-def tune(*kernels: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """Tunes with simulated kernels (the first is the default) on a virtual clock."""
-    return _core.tune_simulated(SMALL, **make_operands(SMALL), libraries=[list(kernels)], **options)
-
-
-def kernel(name: str, ms: float = 1.0, **fields: Any) -> dict[str, Any]:
-    return {"name": name, "ms": ms, **fields}
-
+from tuning_helpers import kernel, tune
 
 def switches(elections: int, times: list[float], noise: float, **fields: Any) -> int:
     """How often of `elections` the default lost."""

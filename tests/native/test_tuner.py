@@ -10,30 +10,7 @@ import pytest
 import tunableop_native_tests as _core
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tuning_helpers import make_operands, make_problem, pack_b
-
-SMALL = make_problem(6, 20, 10, ldc=23)
-
-
-def tune(
-    *kernels: dict[str, Any],
-    problem: _core.Problem = SMALL,
-    operands: dict[str, Any] | None = None,
-    libraries: list[list[dict[str, Any]]] | None = None,
-    **options: Any,
-) -> dict[str, Any]:
-    """Tunes with simulated kernels (the first is the default) on a virtual clock."""
-    return _core.tune_simulated(
-        problem,
-        **(operands if operands is not None else make_operands(problem)),
-        libraries=libraries if libraries is not None else [list(kernels)],
-        **options,
-    )
-
-
-def kernel(name: str, ms: float = 1.0, **fields: Any) -> dict[str, Any]:
-    return {"name": name, "ms": ms, **fields}
-
+from tuning_helpers import kernel, make_operands, make_problem, pack_b, tune
 
 # ---- who wins -----------------------------------------------------------------------------------
 

@@ -53,6 +53,31 @@ def make_operands(problem: _core.Problem, seed: int = 0) -> dict[str, FloatArray
     return {name: random.standard_normal(size).astype(np.float32) for name, size in sizes.items()}
 
 
+def kernel(name: str, ms: float = 1.0, **fields: Any) -> dict[str, Any]:
+    """A simulated kernel that takes `ms`; `fields` are those of SimulatedKernel."""
+    return {"name": name, "ms": ms, **fields}
+
+
+SMALL = make_problem(6, 20, 10, ldc=23)
+
+
+def tune(
+    *kernels: dict[str, Any],
+    problem: _core.Problem = SMALL,
+    operands: dict[str, Any] | None = None,
+    libraries: list[list[dict[str, Any]]] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Tunes with simulated kernels (the first is the default) on a virtual clock."""
+    result: dict[str, Any] = _core.tune_simulated(
+        problem,
+        **(operands if operands is not None else make_operands(problem)),
+        libraries=libraries if libraries is not None else [list(kernels)],
+        **options,
+    )
+    return result
+
+
 def pack_b(b: FloatArray) -> FloatArray:
     """The packed layout of gemm/packed_b.h for a k x n matrix."""
     n = b.shape[1]

@@ -12,6 +12,7 @@
 #include "gemm/packed_b.h"
 #include "module/module.h"
 #include "module/simulated_backend.h"
+#include "module/tuning_doubles.h"
 #include "tuner/statistics.h"
 #include "tuner/tuner.h"
 
@@ -81,10 +82,19 @@ TunerOptions MakeOptions(const py::kwargs& kwargs) {
       options.max_scratch_bytes = py::cast<size_t>(value);
     } else if (name == "remember_wrong") {
       options.remember_wrong = py::cast<bool>(value);
+    } else if (name == "incumbent") {
+      options.incumbent = py::cast<std::optional<Candidate>>(value);
+    } else if (name == "cold_b") {
+      options.cold_b = py::cast<bool>(value);
+    } else if (name == "hang_ms") {
+      options.hang_ms = py::cast<double>(value);
+    } else if (name == "count_hardware") {
+      options.count_hardware = py::cast<bool>(value);
     } else {
       throw py::type_error("unknown option " + name +
                            ": expected warmup_iter, min_gain, max_tuning_ms, verify, scope_all, "
-                           "max_scratch_bytes or remember_wrong");
+                           "max_scratch_bytes, remember_wrong, incumbent, cold_b, hang_ms or "
+                           "count_hardware");
     }
   }
   return options;
@@ -108,6 +118,14 @@ py::dict ToDict(const TuneResult& result) {
   py::dict samples;
   for (const Sample& s : result.samples) samples[py::str(s.candidate.FullName())] = s.milliseconds;
   d["samples"] = samples;
+  d["spectator_ms"] = result.spectator_ms;
+  d["spectator_wins"] = result.spectator_wins;
+  d["spectator_note"] = result.spectator_note;
+  d["clock_mhz"] = result.clock_mhz;
+  d["cycles"] = result.counters.cycles;
+  d["instructions"] = result.counters.instructions;
+  d["cache_misses"] = result.counters.cache_misses;
+  d["counters_unavailable"] = result.counters.unavailable;
   return d;
 }
 
@@ -143,6 +161,8 @@ SimulatedKernel ToKernel(const py::dict& spec) {
       kernel.later_factor = py::cast<double>(value);
     } else if (name == "defect") {
       kernel.defect = py::cast<std::string>(value);
+    } else if (name == "wrong_rows") {
+      kernel.wrong_rows = py::cast<int64_t>(value);
     } else {
       throw py::type_error("unknown field of a simulated kernel: " + name);
     }
@@ -150,46 +170,94 @@ SimulatedKernel ToKernel(const py::dict& spec) {
   return kernel;
 }
 
+std::vector<SimulatedKernel> ToKernels(const std::vector<py::dict>& specs) {
+  std::vector<SimulatedKernel> kernels;
+  for (const py::dict& spec : specs) kernels.push_back(ToKernel(spec));
+  return kernels;
+}
+
+PacerScript ToScript(const py::dict& spec) {
+  PacerScript script;
+  for (const auto& [key, value] : spec) {
+    const auto name = py::cast<std::string>(key);
+    if (name == "wait_ms") {
+      script.wait_ms = py::cast<double>(value);
+    } else if (name == "cancel_after") {
+      script.cancel_after = py::cast<long>(value);
+    } else if (name == "disturbed_every") {
+      script.disturbed_every = py::cast<long>(value);
+    } else if (name == "disturbance") {
+      script.disturbance = py::cast<double>(value);
+    } else {
+      throw py::type_error("unknown field of a pacer: " + name);
+    }
+  }
+  return script;
+}
+
 py::dict TuneSimulated(const Problem& problem, const Array& a, const Array& b, const Array& c,
                        const Array& bias, float alpha, float beta,
                        const std::vector<std::vector<py::dict>>& libraries, bool virtual_time,
+                       const std::optional<std::vector<py::dict>>& spectator,
+                       const std::optional<py::dict>& pacer, bool may_hang,
                        const py::kwargs& kwargs) {
   TunerOptions options = MakeOptions(kwargs);
   // Names of simulated kernels mean something within one call only, unless the test says otherwise.
   options.remember_wrong = kwargs.contains("remember_wrong") && options.remember_wrong;
   std::vector<std::shared_ptr<const SimulatedBackend>> simulated;
   for (const std::vector<py::dict>& specs : libraries) {
-    std::vector<SimulatedKernel> kernels;
-    for (const py::dict& spec : specs) kernels.push_back(ToKernel(spec));
     const std::string library = "sim" + std::to_string(simulated.size());
     simulated.push_back(
-        std::make_shared<SimulatedBackend>(library, std::move(kernels), virtual_time));
+        std::make_shared<SimulatedBackend>(library, ToKernels(specs), virtual_time, may_hang));
+  }
+  const std::vector<std::shared_ptr<const Backend>> backends(simulated.begin(), simulated.end());
+  if (spectator) {
+    simulated.push_back(
+        std::make_shared<SimulatedBackend>("stock", ToKernels(*spectator), virtual_time));
+    options.spectator = simulated.back();
   }
   if (virtual_time) {
     // Each library has a clock of its own: the time is their sum.
     options.now = [&simulated] {
       int64_t sum = 0;
-      for (const auto& backend : simulated) sum += backend->now_ns();
+      for (const auto& backend : simulated) sum += backend->clock()->ns;
       return sum;
     };
   }
-  const std::vector<std::shared_ptr<const Backend>> backends(simulated.begin(), simulated.end());
+  RecordingJournal journal;
+  options.journal = &journal;
+  ScriptedPacer paces(
+      pacer ? ToScript(*pacer) : PacerScript(),
+      [&](double ms) { simulated.front()->clock()->ns += static_cast<int64_t>(ms * 1e6); },
+      [&](double load) {
+        for (const auto& backend : simulated) backend->clock()->load = load;
+      });
+  if (pacer) {
+    if (!virtual_time) throw py::value_error("a pacer needs virtual time");
+    options.pacer = &paces;
+  }
   const Operands operands = MakeOperands(problem, a, b, c, bias, alpha, beta);
   py::dict d = ToDict(TuneOn(problem, operands, backends, options));
   py::list calls;
   for (const auto& backend : simulated) calls.append(backend->calls());
   d["calls"] = calls;
+  d["journal"] = journal.lines();
+  d["turns"] = paces.turns();
   return d;
 }
 
 }  // namespace
 
 void BindTuner(py::module_& module) {
-  module.def(
-      "tune_simulated", &TuneSimulated, py::arg("problem"), py::arg("a"), py::arg("b"),
-      py::arg("c") = py::none(), py::arg("bias") = py::none(), py::arg("alpha") = 1.0F,
-      py::arg("beta") = 0.0F, py::kw_only(), py::arg("libraries"), py::arg("virtual_time") = true,
-      "Tunes with simulated kernels: a list of kernels (dicts) for each library. For tests.");
+  module.def("tune_simulated", &TuneSimulated, py::arg("problem"), py::arg("a"), py::arg("b"),
+             py::arg("c") = py::none(), py::arg("bias") = py::none(), py::arg("alpha") = 1.0F,
+             py::arg("beta") = 0.0F, py::kw_only(), py::arg("libraries"),
+             py::arg("virtual_time") = true, py::arg("spectator") = py::none(),
+             py::arg("pacer") = py::none(), py::arg("may_hang") = false,
+             "Tunes with simulated kernels: a list of kernels (dicts) for each library.");
+  // Calls of kernels with the defect "hangs" wait until they are let go.
+  module.def("release_hanging", &HangGate::Open, py::call_guard<py::gil_scoped_release>());
+  module.def("hanging", &HangGate::waiting);
 #ifndef TUNABLEOP_WITHOUT_BACKENDS
   module.def(
       "tune_real",

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <limits>
 #include <mutex>
 #include <numbers>
@@ -60,7 +61,7 @@ float Activate(Epilogue epilogue, float x) {
 class SimulatedPlan final : public Plan {
  public:
   SimulatedPlan(const Problem& problem, std::shared_ptr<SimulatedBackend::State> state,
-                std::shared_ptr<std::atomic<int64_t>> clock)
+                std::shared_ptr<VirtualClock> clock)
       : p_(problem), state_(std::move(state)), clock_(std::move(clock)) {}
 
   Status Run(const Operands& o, Executor& /*executor*/) const noexcept override {
@@ -70,8 +71,9 @@ class SimulatedPlan final : public Plan {
     const SimulatedKernel& kernel = state_->kernel;
     const std::string_view defect = call >= kernel.after ? kernel.defect : std::string_view();
     if (clock_ != nullptr) {
-      clock_->fetch_add(static_cast<int64_t>(ms * 1e6));
+      clock_->ns.fetch_add(static_cast<int64_t>(ms * clock_->load.load() * 1e6));
     }
+    if (defect == "hangs") HangGate::Wait();
     if (defect == "error") return {StatusCode::kInternal, "simulated failure"};
     for (int64_t b = 0; b < p_.batch; ++b) Multiply(o, b, defect);
     if (p_.m > 0 && p_.n > 0) Spoil(o, defect);
@@ -137,21 +139,72 @@ class SimulatedPlan final : public Plan {
     if (defect == "last_column") {
       for (int64_t i = 0; i < p_.m; ++i) spoil(c[i * p_.ldc + p_.n - 1]);
     }
+    if (defect == "some_rows") {
+      std::mt19937_64 random(state_->kernel.seed);
+      for (int64_t i = 0; i < state_->kernel.wrong_rows; ++i) {
+        float* row = c + static_cast<int64_t>(random() % static_cast<uint64_t>(p_.m)) * p_.ldc;
+        for (int64_t j = 0; j < p_.n; ++j) spoil(row[j]);
+      }
+    }
+    if (defect == "overwrites_a") {
+      auto* a = const_cast<float*>(static_cast<const float*>(o.a));
+      for (int64_t i = 0; i < p_.m * p_.k; ++i) a[i] += 1.0F;
+    }
     if (defect == "gap" && p_.ldc > p_.n && p_.m > 1) c[p_.n] = 0.0F;
     if (defect == "past_end") c[(p_.m - 1) * p_.ldc + p_.n] = 0.0F;
   }
 
   const Problem p_;
   const std::shared_ptr<SimulatedBackend::State> state_;
-  const std::shared_ptr<std::atomic<int64_t>> clock_;
+  const std::shared_ptr<VirtualClock> clock_;
 };
 
 }  // namespace
 
+namespace {
+
+struct Gate {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool open = false;
+  int64_t waiting = 0;
+};
+
+Gate& TheGate() {
+  static auto& gate = *new Gate;
+  return gate;
+}
+
+}  // namespace
+
+void HangGate::Wait() {
+  Gate& gate = TheGate();
+  std::unique_lock lock(gate.mutex);
+  ++gate.waiting;
+  gate.changed.wait(lock, [&] { return gate.open; });
+  --gate.waiting;
+  gate.changed.notify_all();
+}
+
+void HangGate::Open() {
+  Gate& gate = TheGate();
+  std::unique_lock lock(gate.mutex);
+  gate.open = true;
+  gate.changed.notify_all();
+  gate.changed.wait(lock, [&] { return gate.waiting == 0; });
+  gate.open = false;
+}
+
+int64_t HangGate::waiting() noexcept {
+  Gate& gate = TheGate();
+  const std::lock_guard lock(gate.mutex);
+  return gate.waiting;
+}
+
 SimulatedBackend::SimulatedBackend(std::string library, std::vector<SimulatedKernel> kernels,
-                                   bool virtual_time)
-    : library_(std::move(library)) {
-  if (virtual_time) clock_ = std::make_shared<std::atomic<int64_t>>(0);
+                                   bool virtual_time, bool may_hang)
+    : library_(std::move(library)), may_hang_(may_hang) {
+  if (virtual_time) clock_ = std::make_shared<VirtualClock>();
   for (SimulatedKernel& kernel : kernels) {
     states_.push_back(std::make_shared<State>(std::move(kernel)));
   }
@@ -180,8 +233,6 @@ Result<std::unique_ptr<Plan>> SimulatedBackend::Prepare(const Problem& problem,
   }
   return Status(StatusCode::kNotFound, "no kernel " + candidate.FullName());
 }
-
-int64_t SimulatedBackend::now_ns() const { return clock_ != nullptr ? clock_->load() : RealNow(); }
 
 std::vector<int64_t> SimulatedBackend::calls() const {
   std::vector<int64_t> calls;
