@@ -143,7 +143,7 @@ def test_questions_and_saving_during_runs(tmp_path: Path) -> None:
 
     in_threads(both, 5)
     for file in files:
-        assert json.loads(file.read_text())["schema"] == 1
+        assert json.loads(file.read_text())["schema"] == 2
 
 
 def test_two_sessions_never_mix_what_they_know(tmp_path: Path) -> None:

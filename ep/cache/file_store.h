@@ -17,7 +17,7 @@
 
 namespace tunableop {
 
-inline constexpr int kSchemaVersion = 1;
+inline constexpr int kSchemaVersion = 2;  // 1 is read, too
 
 struct LoadReport {
   Knowledge knowledge;                // valid for this machine, merged where the document repeats
@@ -34,9 +34,9 @@ std::string FormatResults(const Knowledge& knowledge, const Fingerprint& here);
 // Takes no lock: files are only ever replaced whole.
 Result<LoadReport> LoadFile(const std::filesystem::path& path, const Fingerprint& here);
 
-// Merges `knowledge` into what the file holds now (the newer measurement of a problem wins) and
-// replaces the file atomically (temporary file in the same folder, fsync, rename), under an
-// advisory lock on
+// Merges `knowledge` into what the file holds now (the newer measurement of a problem wins;
+// knowledge.spent is added; denials whose time is over go) and replaces the file atomically
+// (temporary file in the same folder, fsync, rename), under an advisory lock on
 // "<path>.lock", so that neither a crash nor a second process loses anything. Entries of other
 // machines and libraries in the file are kept. A file that is damaged, of another schema, or holds
 // entries of this machine that are not valid, is set aside as "<path>.bad" ("<path>.bad.2" ...

@@ -12,9 +12,10 @@
 
 namespace tunableop {
 
-// Reads an entry. False: `problem` holds "m: expected an integer from 0 to 2^53, found "abc"", or,
-// for trouble with the entry as a whole, ": ..." without a field's name.
-bool ReadRecord(const JsonTree& tree, const JsonTree::Node& node, Record& record,
+// Reads an entry of a document of version `schema`. False: `problem` holds "m: expected an integer
+// from 0 to 2^53, found "abc"", or, for trouble with the entry as a whole, ": ..." without a
+// field's name.
+bool ReadRecord(const JsonTree& tree, const JsonTree::Node& node, int schema, Record& record,
                 std::string& problem);
 // Appends the entry on one line.
 void AppendRecord(const Record& record, std::string& out);

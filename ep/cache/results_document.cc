@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <unordered_map>
+#include <optional>
 #include <utility>
 
 #include "cache/file_store.h"
 #include "cache/json_tree.h"
+#include "cache/knowledge_json.h"
+#include "cache/knowledge_merge.h"
 #include "cache/record_json.h"
 
 namespace tunableop {
@@ -14,43 +16,35 @@ namespace {
 
 using Kind = JsonTree::Kind;
 
-struct ProblemHash {
-  size_t operator()(const Problem& problem) const noexcept { return Hash(problem); }
-};
-
 int64_t UnixSeconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
 }
 
-// Collects records so that each problem has one.
-class Merger {
- public:
-  explicit Merger(std::vector<Record>& records) : records_(records) {
-    for (size_t i = 0; i < records_.size(); ++i) position_.emplace(records_[i].problem, i);
-  }
-  void Add(Record record) {
-    const auto [it, is_new] = position_.emplace(record.problem, records_.size());
-    if (is_new) {
-      records_.push_back(std::move(record));
-    } else if (Replaces(record, records_[it->second])) {
-      records_[it->second] = std::move(record);
-    }
-  }
+constexpr int64_t kSecondsOfADay = 24 * 60 * 60;
+constexpr int kOldestSchema = 1;    // has entries only
+constexpr int kSectionsSchema = 2;  // has the other sections of a machine
 
- private:
-  // The later one, but what a race found is worth more than a default kept for want of time.
-  static bool Replaces(const Record& later, const Record& there) {
-    const bool raced = later.budget_ms == 0.0;
-    if (raced != (there.budget_ms == 0.0) && later.library_identity == there.library_identity) {
-      return raced;
-    }
-    return later.measured_at >= there.measured_at;
-  }
+struct Section {
+  const JsonTree::Node* fingerprint = nullptr;
+  const JsonTree::Node* entries = nullptr;
+  const JsonTree::Node* seen = nullptr;
+  const JsonTree::Node* nodes = nullptr;
+  const JsonTree::Node* denied = nullptr;
+  const JsonTree::Node* spent = nullptr;
 
-  std::vector<Record>& records_;
-  std::unordered_map<Problem, size_t, ProblemHash> position_;
+  // nullptr: there is no such member in this version.
+  const JsonTree::Node** Place(std::string_view name, int schema) {
+    if (name == "fingerprint") return &fingerprint;
+    if (name == "entries") return &entries;
+    if (schema < kSectionsSchema) return nullptr;
+    if (name == "seen") return &seen;
+    if (name == "nodes") return &nodes;
+    if (name == "denied") return &denied;
+    if (name == "spent") return &spent;
+    return nullptr;
+  }
 };
 
 class Reader {
@@ -61,7 +55,7 @@ class Reader {
         origin_(origin),
         here_(here),
         document_(document),
-        merger_(document.knowledge.records) {}
+        merger_(document.knowledge) {}
 
   // Sets document_.unusable when the document is not one of ours.
   void Read() {
@@ -80,11 +74,14 @@ class Reader {
       if (*place != nullptr) return Refuse(std::string(name) + ": expected once, found twice");
       *place = &member;
     }
-    const std::string version = std::to_string(kSchemaVersion);
+    const std::string version =
+        std::to_string(kOldestSchema) + " or " + std::to_string(kSchemaVersion);
     if (schema == nullptr) return Refuse("schema: expected " + version + ", found nothing");
-    if (schema->kind != Kind::kInteger || schema->integer != kSchemaVersion) {
+    if (schema->kind != Kind::kInteger || schema->integer < kOldestSchema ||
+        schema->integer > kSchemaVersion) {
       return Refuse("schema: expected " + version + ", found " + Found(*schema));
     }
+    schema_ = static_cast<int>(schema->integer);
     if (machines == nullptr) return Refuse("machines: expected an array, found nothing");
     if (machines->kind != Kind::kArray) {
       return Refuse("machines: expected an array, found " + Found(*machines));
@@ -118,46 +115,86 @@ class Reader {
     if (section.kind != Kind::kObject) {
       return ignored(": expected an object, found " + Found(section));
     }
-    const JsonTree::Node* fingerprint = nullptr;
-    const JsonTree::Node* entries = nullptr;
+    Section parts;
     for (JsonTree::Index i = section.first_child; i != JsonTree::kNone; i = tree_.at(i).next) {
       const JsonTree::Node& member = tree_.at(i);
       const std::string name(tree_.key(member).substr(0, 40));
-      if (name != "fingerprint" && name != "entries") {
+      const JsonTree::Node** place = parts.Place(name, schema_);
+      if (place == nullptr) {
         return ignored("." + name + ": expected no such field, found " + Found(member));
       }
-      const JsonTree::Node*& place = name == "entries" ? entries : fingerprint;
-      if (place != nullptr) return ignored("." + name + ": expected once, found twice");
-      place = &member;
+      if (*place != nullptr) return ignored("." + name + ": expected once, found twice");
+      *place = &member;
     }
-    if (fingerprint == nullptr) return ignored(".fingerprint: expected an object, found nothing");
-    if (entries == nullptr) return ignored(".entries: expected an array, found nothing");
+    if (parts.fingerprint == nullptr) {
+      return ignored(".fingerprint: expected an object, found nothing");
+    }
+    if (parts.entries == nullptr) return ignored(".entries: expected an array, found nothing");
     Fingerprint machine;
     std::string problem;
-    if (!ReadFingerprint(tree_, *fingerprint, machine, problem)) {
+    if (!ReadFingerprint(tree_, *parts.fingerprint, machine, problem)) {
       return ignored(".fingerprint" + problem);
     }
-    if (entries->kind != Kind::kArray) {
-      return ignored(".entries: expected an array, found " + Found(*entries));
+    if (parts.entries->kind != Kind::kArray) {
+      return ignored(".entries: expected an array, found " + Found(*parts.entries));
     }
     if (machine != here_) {
       return KeepSection(section, path,
-                         ".fingerprint." + Difference(here_, machine) + "; " + Count(*entries) +
-                             " of another machine ignored");
+                         ".fingerprint." + Difference(here_, machine) + "; " +
+                             Count(*parts.entries) + " of another machine ignored");
+    }
+    ReadArray<Record>(parts.entries, path + ".entries", "entry");
+    ReadArray<SeenRecord>(parts.seen, path + ".seen", "problem");
+    ReadArray<NodeRecord>(parts.nodes, path + ".nodes", "node");
+    ReadArray<DeniedRecord>(parts.denied, path + ".denied", "denial");
+    if (parts.spent != nullptr) {
+      ReadOne<SpentRecord>(*parts.spent, path + ".spent", std::nullopt, "time");
+    }
+  }
+
+  // A clock that was ahead once would keep all later measurements out.
+  void Judge(Record& record) const { record.measured_at = std::min(record.measured_at, now_); }
+  void Judge(SeenRecord&) const {}
+  void Judge(NodeRecord& node) const { node.measured_at = std::min(node.measured_at, now_); }
+  void Judge(DeniedRecord& denied) const { denied.denied_at = std::min(denied.denied_at, now_); }
+  void Judge(SpentRecord& spent) const { spent.day = std::min(spent.day, now_ / kSecondsOfADay); }
+
+  bool ReadOf(const JsonTree::Node& node, Record& record, std::string& problem) const {
+    return ReadRecord(tree_, node, schema_, record, problem);
+  }
+  template <typename T>
+  bool ReadOf(const JsonTree::Node& node, T& element, std::string& problem) const {
+    return ReadElement(tree_, node, element, problem);
+  }
+
+  void Drop(const std::string& path, const std::string& problem, const char* what) {
+    document_.lossy = true;
+    document_.problems.push_back(std::string(origin_) + ": " + path + problem + "; " + what +
+                                 " ignored");
+  }
+
+  template <typename T>
+  void ReadOne(const JsonTree::Node& node, const std::string& path, std::optional<size_t> index,
+               const char* what) {
+    T element;
+    std::string problem;
+    if (ReadOf(node, element, problem)) {
+      Judge(element);
+      merger_.Add(std::move(element));
+    } else {
+      Drop(index ? path + '[' + std::to_string(*index) + ']' : path, problem, what);
+    }
+  }
+
+  template <typename T>
+  void ReadArray(const JsonTree::Node* array, const std::string& path, const char* what) {
+    if (array == nullptr) return;
+    if (array->kind != Kind::kArray) {
+      return Drop(path, ": expected an array, found " + Found(*array), "part");
     }
     size_t index = 0;
-    for (JsonTree::Index i = entries->first_child; i != JsonTree::kNone; i = tree_.at(i).next) {
-      Record record;
-      if (ReadRecord(tree_, tree_.at(i), record, problem)) {
-        // A clock that was ahead once would keep all later measurements out.
-        record.measured_at = std::min(record.measured_at, now_);
-        merger_.Add(std::move(record));
-      } else {
-        document_.lossy = true;
-        document_.problems.push_back(std::string(origin_) + ": " + path + ".entries[" +
-                                     std::to_string(index) + "]" + problem + "; entry ignored");
-      }
-      ++index;
+    for (JsonTree::Index i = array->first_child; i != JsonTree::kNone; i = tree_.at(i).next) {
+      ReadOne<T>(tree_.at(i), path, index++, what);
     }
   }
 
@@ -171,9 +208,25 @@ class Reader {
   const std::string_view origin_;
   const Fingerprint& here_;
   ResultsDocument& document_;
-  Merger merger_;
+  KnowledgeMerger merger_;
+  int schema_ = kSchemaVersion;
   const int64_t now_ = UnixSeconds();
 };
+
+bool Writable(const SeenRecord&) { return true; }
+
+// Nothing where there is nothing: a file without such things looks as it did before they existed.
+template <typename T>
+void AppendArray(const char* name, const std::vector<T>& elements, std::string& out) {
+  bool first = true;
+  for (const T& element : elements) {
+    if (!Writable(element)) continue;
+    out += first ? ",\n\"" + std::string(name) + "\": [\n" : ",\n";
+    first = false;
+    AppendElement(element, out);
+  }
+  if (!first) out += "\n]";
+}
 
 }  // namespace
 
@@ -210,7 +263,15 @@ std::string WriteDocument(const Knowledge& knowledge, const Fingerprint& here,
     out += out.back() == '[' ? "\n" : ",\n";
     AppendRecord(record, out);
   }
-  out += "\n]}";
+  out += "\n]";
+  AppendArray("seen", knowledge.seen, out);
+  AppendArray("nodes", knowledge.nodes, out);
+  AppendArray("denied", knowledge.denied, out);
+  if (knowledge.spent.day != 0) {
+    out += ",\n\"spent\": ";
+    AppendElement(knowledge.spent, out);
+  }
+  out += '}';
   for (const std::string& section : foreign_sections) {
     out += ",\n";
     out += section;
@@ -220,8 +281,15 @@ std::string WriteDocument(const Knowledge& knowledge, const Fingerprint& here,
 }
 
 void MergeKnowledge(const Knowledge& newer, Knowledge& there) {
-  Merger merger(there.records);
+  KnowledgeMerger merger(there);
   for (const Record& record : newer.records) merger.Add(record);
+  for (const SeenRecord& seen : newer.seen) merger.Add(seen);
+  for (const NodeRecord& node : newer.nodes) merger.Add(node);
+  for (const DeniedRecord& denied : newer.denied) merger.Add(denied);
+  merger.Add(newer.spent);
+  const int64_t now = UnixSeconds();
+  std::erase_if(there.denied,
+                [now](const DeniedRecord& d) { return d.until != 0 && d.until < now; });
 }
 
 }  // namespace tunableop

@@ -30,8 +30,8 @@ ResultsDocument ReadDocument(std::string_view json, std::string_view origin,
 std::string WriteDocument(const Knowledge& knowledge, const Fingerprint& here,
                           std::span<const std::string> foreign_sections);
 
-// Adds `newer` to `there`: for each problem the later measurement stays, and of two of the same
-// second the one from `newer`.
+// Adds `newer` to `there` by the rules of docs/tuning-results.md, "Merging". Denials whose time is
+// over go.
 void MergeKnowledge(const Knowledge& newer, Knowledge& there);
 
 }  // namespace tunableop

@@ -151,7 +151,7 @@ def test_duplicate_keys() -> None:
     found, problems = parse(text.replace('{"m": 1,', '{"m": 1, "m": 5,'))
     assert [record["m"] for record in found] == [2]
     assert problems == ["results.json: machines[0].entries[0].m: expected once, found twice; entry ignored"]
-    found, problems = parse(text.replace('"schema": 1', '"schema": 1, "schema": 1'))
+    found, problems = parse(text.replace('"schema": 2', '"schema": 2, "schema": 2'))
     assert found == []
     assert problems == ["results.json: schema: expected once, found twice; document ignored"]
 
@@ -167,9 +167,11 @@ REFUSED = [
     ('{"schema": 1, "machines": [],}', "found damage: expected a key"),
     ("[]", "expected an object, found []"),
     ("5", "expected an object, found 5"),
-    ("{}", "schema: expected 1, found nothing"),
-    ('{"schema": 2, "machines": []}', "schema: expected 1, found 2"),
-    ('{"schema": "1", "machines": []}', 'schema: expected 1, found "1"'),
+    ("{}", "schema: expected 1 or 2, found nothing"),
+    ('{"schema": 3, "machines": []}', "schema: expected 1 or 2, found 3"),
+    ('{"schema": 0, "machines": []}', "schema: expected 1 or 2, found 0"),
+    ('{"schema": 2.0, "machines": []}', "schema: expected 1 or 2, found 2.0"),
+    ('{"schema": "1", "machines": []}', 'schema: expected 1 or 2, found "1"'),
     ('{"schema": 1}', "machines: expected an array, found nothing"),
     ('{"schema": 1, "machines": {}}', "machines: expected an array, found {}"),
     ('{"schema": 1, "machines": [], "x": 1}', "x: expected no such field, found 1"),

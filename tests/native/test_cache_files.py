@@ -66,7 +66,7 @@ def test_other_machines_are_kept(tmp_path: Path) -> None:
     assert "1e999" in path.read_text()
 
 
-@pytest.mark.parametrize("content", ["garbage", WHOLE[:100], '{"schema": 2, "machines": []}', "[1]"])
+@pytest.mark.parametrize("content", ["garbage", WHOLE[:100], '{"schema": 3, "machines": []}', "[1]"])
 def test_a_damaged_file_is_set_aside(tmp_path: Path, content: str) -> None:
     path = tmp_path / "results.json"
     for turn, name in enumerate(["results.json.bad", "results.json.bad.2", "results.json.bad.3"]):

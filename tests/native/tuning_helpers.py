@@ -117,4 +117,4 @@ def make_record(**fields: Any) -> dict[str, Any]:
 def document(*entries: Any, fingerprint: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
     """A results document with one section; `fields` adds to or overrides its members."""
     section = {"fingerprint": fingerprint or FINGERPRINT, "entries": list(entries)}
-    return {"schema": 1, "producer": "test", "machines": [section], **fields}
+    return {"schema": 2, "producer": "test", "machines": [section], **fields}

@@ -11,6 +11,7 @@
 #include "bindings/bindings.h"
 #include "cache/file_store.h"
 #include "cache/fingerprint.h"
+#include "cache/neighbours.h"
 #include "cache/session_cache.h"
 #include "module/cache_hammer.h"
 #include "module/module.h"
@@ -41,18 +42,20 @@ Fingerprint ToFingerprint(const OptionalDict& dict) {
           py::cast<std::string>(field("features")), py::cast<int>(field("cores"))};
 }
 
-// Records travel as the JSON of the document, so that Python sees its very fields and the one
-// reader of the cache judges what comes from there.
-py::list ToDicts(const std::vector<Record>& records, const Fingerprint& here) {
+// Knowledge travels as the JSON of the document's section, so that Python sees its very fields and
+// the one reader of the cache judges what comes from there.
+py::dict ToSection(const Knowledge& knowledge, const Fingerprint& here) {
   const py::object document =
-      py::module_::import("json").attr("loads")(FormatResults(Knowledge{.records = records}, here));
-  return document["machines"][py::int_(0)]["entries"];
+      py::module_::import("json").attr("loads")(FormatResults(knowledge, here));
+  py::dict section = document["machines"][py::int_(0)];
+  section.attr("pop")("fingerprint");
+  return section;
 }
 
-std::vector<Record> ToRecords(const py::list& dicts, const Fingerprint& here) {
-  py::dict machine;
+Knowledge ToKnowledge(const py::dict& section, const Fingerprint& here) {
+  py::dict machine = section.attr("copy")();
   machine["fingerprint"] = ToDict(here);
-  machine["entries"] = dicts;
+  machine.attr("setdefault")("entries", py::list());
   py::list machines;
   machines.append(machine);
   py::dict document;
@@ -61,11 +64,34 @@ std::vector<Record> ToRecords(const py::list& dicts, const Fingerprint& here) {
   const auto text = py::cast<std::string>(py::module_::import("json").attr("dumps")(document));
   LoadReport report = ParseResults(text, "records", here);
   if (!report.problems.empty()) throw py::value_error(report.problems.front());
-  return std::move(report.knowledge.records);
+  return std::move(report.knowledge);
+}
+
+Knowledge ToKnowledge(const py::list& records, const Fingerprint& here) {
+  py::dict section;
+  section["entries"] = records;
+  return ToKnowledge(section, here);
 }
 
 py::tuple ToTuple(const LoadReport& report, const Fingerprint& here) {
-  return py::make_tuple(ToDicts(report.knowledge.records, here), report.problems);
+  return py::make_tuple(ToSection(report.knowledge, here)["entries"], report.problems);
+}
+
+LoadReport Load(const std::filesystem::path& path, const Fingerprint& here) {
+  Result<LoadReport> report = [&] {
+    const py::gil_scoped_release released;
+    return LoadFile(path, here);
+  }();
+  if (!report.ok()) ThrowIfError(report.TakeStatus());
+  return std::move(report).value();
+}
+
+void Save(const std::filesystem::path& path, const Knowledge& knowledge, const Fingerprint& here) {
+  const Status status = [&] {
+    const py::gil_scoped_release released;
+    return SaveFile(path, knowledge, here);
+  }();
+  ThrowIfError(status);
 }
 
 // SessionCache for tests, with records in place of plans.
@@ -108,7 +134,7 @@ void BindCache(py::module_& module) {
       "format_results",
       [](const py::list& records, const OptionalDict& fingerprint) {
         const Fingerprint here = ToFingerprint(fingerprint);
-        return FormatResults(Knowledge{.records = ToRecords(records, here)}, here);
+        return FormatResults(ToKnowledge(records, here), here);
       },
       py::arg("records"), py::arg("fingerprint") = py::none(),
       "The document that holds `records`. ValueError: one of them is not valid.");
@@ -116,12 +142,7 @@ void BindCache(py::module_& module) {
       "load_file",
       [](const std::filesystem::path& path, const OptionalDict& fingerprint) {
         const Fingerprint here = ToFingerprint(fingerprint);
-        Result<LoadReport> report = [&] {
-          const py::gil_scoped_release released;
-          return LoadFile(path, here);
-        }();
-        if (!report.ok()) ThrowIfError(report.TakeStatus());
-        return ToTuple(report.value(), here);
+        return ToTuple(Load(path, here), here);
       },
       py::arg("path"), py::arg("fingerprint") = py::none());
   module.def(
@@ -129,15 +150,36 @@ void BindCache(py::module_& module) {
       [](const std::filesystem::path& path, const py::list& records,
          const OptionalDict& fingerprint) {
         const Fingerprint here = ToFingerprint(fingerprint);
-        const Knowledge native{.records = ToRecords(records, here)};
-        const Status status = [&] {
-          const py::gil_scoped_release released;
-          return SaveFile(path, native, here);
-        }();
-        ThrowIfError(status);
+        Save(path, ToKnowledge(records, here), here);
       },
       py::arg("path"), py::arg("records"), py::arg("fingerprint") = py::none(),
       "Merges `records` into the file.");
+  module.def(
+      "parse_knowledge",
+      [](const std::string& text, const std::string& origin, const OptionalDict& fingerprint) {
+        const Fingerprint here = ToFingerprint(fingerprint);
+        const LoadReport report = ParseResults(text, origin, here);
+        return py::make_tuple(ToSection(report.knowledge, here), report.problems);
+      },
+      py::arg("text"), py::arg("origin") = "results", py::arg("fingerprint") = py::none(),
+      "(this machine's section without its fingerprint, problems) of a document.");
+  module.def(
+      "load_knowledge",
+      [](const std::filesystem::path& path, const OptionalDict& fingerprint) {
+        const Fingerprint here = ToFingerprint(fingerprint);
+        const LoadReport report = Load(path, here);
+        return py::make_tuple(ToSection(report.knowledge, here), report.problems);
+      },
+      py::arg("path"), py::arg("fingerprint") = py::none());
+  module.def(
+      "save_knowledge",
+      [](const std::filesystem::path& path, const py::dict& section,
+         const OptionalDict& fingerprint) {
+        const Fingerprint here = ToFingerprint(fingerprint);
+        Save(path, ToKnowledge(section, here), here);
+      },
+      py::arg("path"), py::arg("section"), py::arg("fingerprint") = py::none(),
+      "Merges a section without its fingerprint into the file.");
   module.def(
       "measure_load",
       [](const std::string& text, const OptionalDict& fingerprint) {
@@ -146,6 +188,46 @@ void BindCache(py::module_& module) {
       },
       py::arg("text"), py::arg("fingerprint") = py::none(),
       "Number of records read; converts nothing to Python, to be timed.");
+
+  module.def("bucket_of", [](int64_t m) {
+    const MRange range = BucketOf(m);
+    return py::make_tuple(range.low, range.high);
+  });
+  py::class_<Neighbours>(module, "Neighbours")
+      .def(py::init<size_t>(), py::arg("capacity"))
+      .def(
+          "put",
+          [](Neighbours& n, const Problem& problem, const std::string& kernel, int64_t m_low,
+             int64_t m_high) {
+            Record record;
+            record.problem = problem;
+            record.winner.kernel = kernel;
+            record.m_low = m_low;
+            record.m_high = m_high;
+            n.Put(record);
+          },
+          py::arg("problem"), py::arg("kernel"), py::arg("m_low") = 0, py::arg("m_high") = 0)
+      .def("erase", &Neighbours::Erase, py::arg("problem"))
+      .def("erase_bucket", &Neighbours::EraseBucket, py::arg("problem"))
+      .def("clear", &Neighbours::Clear)
+      .def(
+          "nearest",
+          [](const Neighbours& n, const Problem& problem) -> std::optional<std::string> {
+            const std::optional<Candidate> winner = n.Nearest(problem);
+            if (!winner) return std::nullopt;
+            return winner->kernel;
+          },
+          py::arg("problem"), "Name of the winner's kernel.")
+      .def(
+          "bucket",
+          [](const Neighbours& n, const Problem& problem) -> std::optional<std::string> {
+            const std::optional<Record> record = n.Bucket(problem);
+            if (!record) return std::nullopt;
+            return record->winner.kernel;
+          },
+          py::arg("problem"), "Name of the winner's kernel.")
+      .def_property_readonly("capacity", &Neighbours::capacity)
+      .def("__len__", &Neighbours::size);
 
   py::class_<TestCache>(module, "SessionCache")
       .def(py::init<size_t>(), py::arg("capacity"))
