@@ -112,6 +112,21 @@ void PackB(const float* b, int64_t ldb, bool transposed, int64_t k, int64_t n,
   }
 }
 
+void UnpackB(const float* packed, int64_t k, int64_t n, float* out, int64_t ldo) noexcept {
+  const int64_t groups = PackedGroupCount(n);
+  for (int64_t p = 0; p < k; p += kRowBlock) {
+    const int64_t last = std::min(k, p + kRowBlock);
+    for (int64_t g = 0; g < groups; ++g) {
+      const int64_t column = g * kGroupColumns;
+      const int64_t width = PackedGroupWidth(n, g);
+      const auto bytes = static_cast<size_t>(std::min(kGroupColumns, n - column)) * sizeof(float);
+      const float* from = packed + column * k;
+      for (int64_t r = p; r < last; ++r)
+        std::memcpy(out + r * ldo + column, from + r * width, bytes);
+    }
+  }
+}
+
 void PackedB::Unmap::operator()(float* data) const noexcept {
   if (IsMapped(bytes)) {
     munmap(data, bytes);

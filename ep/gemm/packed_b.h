@@ -47,6 +47,10 @@ inline float PackedAt(const float* packed, int64_t k, int64_t n, int64_t row,
 void PackB(const float* b, int64_t ldb, bool transposed, int64_t k, int64_t n,
            float* packed) noexcept;
 
+// The reverse: writes op(B) of one packed matrix, k x n row-major with leading dimension ldo (at
+// least n), to `out`; what lies between the rows is not touched. Allocates nothing.
+void UnpackB(const float* packed, int64_t k, int64_t n, float* out, int64_t ldo) noexcept;
+
 // Owns packed matrices in anonymous memory, on huge pages where the system has them (+3 to +20 % on
 // large weights, measured), aligned to 2 MiB when at least that large, else to 64 bytes.
 class PackedB {

@@ -2,9 +2,11 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -191,6 +193,18 @@ py::array_t<float> Unpacked(const PackedB& packed) {
   return array;
 }
 
+// What UnpackB makes of matrix `index`: [k, ldo], where what it left alone is NaN.
+py::array_t<float> UnpackedByRow(const PackedB& packed, int64_t index, int64_t ldo) {
+  if (index < 0 || index >= packed.batch() || ldo < packed.n()) {
+    throw py::value_error("no such matrix, or rows too short");
+  }
+  py::array_t<float> array({packed.k(), ldo});
+  std::fill_n(array.mutable_data(), array.size(), std::numeric_limits<float>::quiet_NaN());
+  UnpackB(packed.data() + index * packed.stride(), packed.k(), packed.n(), array.mutable_data(),
+          ldo);
+  return array;
+}
+
 // The stored floats, padding included; a copy.
 py::array_t<float> Raw(const PackedB& packed) {
   const int64_t floats = packed.batch() * packed.stride();
@@ -211,6 +225,7 @@ void BindKernels(py::module_& module) {
       .def_property_readonly(
           "address", [](const PackedB& b) { return reinterpret_cast<std::uintptr_t>(b.data()); })
       .def("to_numpy", &Unpacked)
+      .def("unpack", &UnpackedByRow, py::arg("index"), py::arg("ldo"))
       .def("raw", &Raw);
 
   module.def("candidates", &AllCandidates, py::arg("problem"), py::arg("scope_all") = false,
