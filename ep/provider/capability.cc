@@ -1,5 +1,7 @@
 #include "provider/capability.h"
 
+#include <utility>
+
 #include "provider/ort_runtime.h"
 #include "provider/provider.h"
 
@@ -23,6 +25,37 @@ Result<ONNXTensorElementDataType> ElementType(const OrtValueInfo* value) {
   return type;
 }
 
+// op(B)'s sizes by the dimensions of a weight; left at 0 for what a product cannot be made of.
+Status ReadWeight(const OrtNode* node, const OrtValueInfo* value, NodeFacts& facts) {
+  const OrtApi& api = *Ort().api;
+  const OrtTypeInfo* info = nullptr;  // owned by the value
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.GetValueInfoTypeInfo(value, &info));
+  if (info == nullptr) return Status::Ok();
+  const OrtTensorTypeAndShapeInfo* tensor = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.CastTypeInfoToTensorInfo(info, &tensor));
+  if (tensor == nullptr) return Status::Ok();
+  size_t rank = 0;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.GetDimensionsCount(tensor, &rank));
+  if (rank == 0) return Status::Ok();
+  std::vector<int64_t> dims(rank);
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.GetDimensions(tensor, dims.data(), rank));
+  facts.k = rank == 1 ? dims[0] : dims[rank - 2];
+  facts.n = rank == 1 ? 1 : dims[rank - 1];
+  if (facts.op_type != "Gemm") return Status::Ok();
+  const OrtOpAttr* attribute = nullptr;
+  // An attribute that is not there is an error or null, as versions differ: B is not transposed.
+  if (!FromOrt(api.Node_GetAttributeByName(node, "transB", &attribute)).ok() ||
+      attribute == nullptr) {
+    return Status::Ok();
+  }
+  int64_t transposed = 0;
+  size_t size = 0;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(
+      api.ReadOpAttr(attribute, ORT_OP_ATTR_INT, &transposed, sizeof(transposed), &size));
+  if (transposed != 0) std::swap(facts.k, facts.n);
+  return Status::Ok();
+}
+
 Status ReadFacts(const OrtNode* node, OrtEpGraphSupportInfo* support, NodeFacts& facts) {
   const OrtApi& api = *Ort().api;
   TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetSinceVersion(node, &facts.since_version));
@@ -37,12 +70,14 @@ Status ReadFacts(const OrtNode* node, OrtEpGraphSupportInfo* support, NodeFacts&
   }
   if (count > 1 && inputs[1] != nullptr) {
     TUNABLEOP_RETURN_IF_ORT_ERROR(api.ValueInfo_IsConstantInitializer(inputs[1], &facts.weight));
+    if (facts.weight) TUNABLEOP_RETURN_IF_ERROR(ReadWeight(node, inputs[1], facts));
   }
   const char* provider = nullptr;
   TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetEpName(node, &provider));
   const std::string_view owner = provider != nullptr ? provider : "";
   facts.is_ours = owner == kProviderName;
   facts.on_other_provider = !owner.empty() && !facts.is_ours;
+  facts.on_stock_provider = owner == "CPUExecutionProvider";
   if (facts.is_ours) return Status::Ok();
   const OrtKernelDef* kernel = nullptr;
   TUNABLEOP_RETURN_IF_ORT_ERROR(
@@ -57,7 +92,15 @@ bool IsGemmLike(std::string_view op_type, std::string_view domain) noexcept {
   return (domain.empty() || domain == "ai.onnx") && (op_type == "MatMul" || op_type == "Gemm");
 }
 
-Verdict Decide(const NodeFacts& facts, ClaimPolicy policy) {
+Verdict Decide(const NodeFacts& facts, ClaimPolicy policy, const StockAdvice& advice) {
+  // Also of a node that the stock provider got for this very reason in an earlier round. One of
+  // ours stays: its weight is packed.
+  const bool open = !facts.is_ours && (!facts.on_other_provider || facts.on_stock_provider);
+  if (open && policy == ClaimPolicy::kAuto && advice) {
+    if (const std::optional<std::string> figures = advice(facts)) {
+      return Refused("the stock provider is faster here: " + *figures);
+    }
+  }
   if (facts.on_other_provider) return Refused("another execution provider has it already");
   for (const ONNXTensorElementDataType type : facts.input_types) {
     if (type != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT &&
@@ -81,7 +124,7 @@ Verdict Decide(const NodeFacts& facts, ClaimPolicy policy) {
 }
 
 Status ClaimNodes(const OrtGraph* graph, OrtEpGraphSupportInfo* support, ClaimPolicy policy,
-                  std::vector<NodeDecision>& decisions) {
+                  std::vector<NodeDecision>& decisions, const StockAdvice& advice) {
   const OrtApi& api = *Ort().api;
   const char* graph_name = nullptr;
   TUNABLEOP_RETURN_IF_ORT_ERROR(api.Graph_GetName(graph, &graph_name));
@@ -99,9 +142,10 @@ Status ClaimNodes(const OrtGraph* graph, OrtEpGraphSupportInfo* support, ClaimPo
     TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetName(node, &name));
     NodeFacts facts;
     facts.op_type = op_type;
+    facts.name = name != nullptr ? name : "";
     facts.domain = domain;
     TUNABLEOP_RETURN_IF_ERROR(ReadFacts(node, support, facts));
-    Verdict verdict = Decide(facts, policy);
+    Verdict verdict = Decide(facts, policy, advice);
     if (verdict.claimed && !facts.is_ours) {
       TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().ep_api->EpGraphSupportInfo_AddSingleNode(support, node));
     }

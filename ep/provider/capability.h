@@ -1,6 +1,9 @@
 // The one place that says why a node is claimed or refused.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,14 +28,22 @@ struct NodeDecision {
 // The facts of a node on which the decision rests.
 struct NodeFacts {
   std::string_view op_type;
+  std::string_view name;  // as the model calls it; may be empty
   std::string_view domain;
   int since_version = 0;
   std::vector<ONNXTensorElementDataType> input_types;  // UNDEFINED for an absent optional input
   bool weight = false;
+  int64_t k = 0;  // of op(B), one matrix of it, when B is a weight; else 0
+  int64_t n = 0;
   bool on_other_provider = false;
+  bool on_stock_provider = false;  // the other provider is the stock CPU provider
   bool is_ours = false;    // claimed in an earlier round; to be explained, not claimed again
   bool has_kernel = true;  // ONNX Runtime found a kernel of ours for it
 };
+
+// Whether a node is better left to the stock CPU provider: the figures that say so ("1.23 ms
+// against 1.40 ms (cache)"), or nullopt. Asked with claim=auto only; may be empty.
+using StockAdvice = std::function<std::optional<std::string>(const NodeFacts&)>;
 
 // Pure: no ONNX Runtime call. `reason` is for a person. A node that is no MatMul or Gemm is not a
 // question of this policy: see IsGemmLike.
@@ -40,13 +51,13 @@ struct Verdict {
   bool claimed = false;
   std::string reason;
 };
-Verdict Decide(const NodeFacts& facts, ClaimPolicy policy);
+Verdict Decide(const NodeFacts& facts, ClaimPolicy policy, const StockAdvice& advice = {});
 
 bool IsGemmLike(std::string_view op_type, std::string_view domain) noexcept;
 
 // Looks at every node of `graph`, claims those that Decide accepts and appends what was decided.
 Status ClaimNodes(const OrtGraph* graph, OrtEpGraphSupportInfo* support, ClaimPolicy policy,
-                  std::vector<NodeDecision>& decisions);
+                  std::vector<NodeDecision>& decisions, const StockAdvice& advice = {});
 
 // "fp32", "fp16", "int32" ... as the ONNX specification's users call them.
 std::string_view TypeName(ONNXTensorElementDataType type) noexcept;
