@@ -20,6 +20,7 @@ Provider::Provider(std::shared_ptr<SessionState> state, const OrtKernelRegistry*
   SetDynamicOptions = &SetDynamicOptionsImpl;
   IsConcurrentRunSupported = &IsConcurrentRunSupportedImpl;
   OnSessionInitializationEnd = &OnSessionInitializationEndImpl;
+  if (Ort().Has(ort_since::OrtEp_CreateProfiler)) CreateProfiler = &CreateProfilerImpl;
 }
 
 Provider::~Provider() { state_->SaveOwnCache(process_log_); }
@@ -59,6 +60,14 @@ OrtStatus* Provider::OnSessionInitializationEndImpl(OrtEp* self) noexcept {
 OrtStatus* Provider::IsConcurrentRunSupportedImpl(OrtEp* /*self*/, bool* supported) noexcept {
   *supported = true;
   return nullptr;
+}
+
+OrtStatus* Provider::CreateProfilerImpl(OrtEp* self, OrtEpProfilerImpl** profiler) noexcept {
+  *profiler = nullptr;
+  return Guard([&] {
+    *profiler = MakeProfiler(static_cast<Provider*>(self)->state_->profiler());
+    return Status::Ok();
+  });
 }
 
 OrtStatus* Provider::SetDynamicOptionsImpl(OrtEp* self, const char* const* keys,

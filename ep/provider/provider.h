@@ -32,6 +32,7 @@ class Provider final : public OrtEp {
   static OrtStatus* SetDynamicOptionsImpl(OrtEp* self, const char* const* keys,
                                           const char* const* values, size_t count) noexcept;
   static OrtStatus* OnSessionInitializationEndImpl(OrtEp* self) noexcept;
+  static OrtStatus* CreateProfilerImpl(OrtEp* self, OrtEpProfilerImpl** profiler) noexcept;
   static OrtStatus* IsConcurrentRunSupportedImpl(OrtEp* self, bool* supported) noexcept;
 
   Status SetDynamicOption(std::string_view key, std::string_view value);

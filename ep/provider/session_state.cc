@@ -85,7 +85,8 @@ Status SessionState::Run(const Problem& problem, const Operands& operands, Execu
         log_.Debug((entry->tuned ? "hit (" : "default (") + ToString(problem) +
                    "): " + entry->record.winner.FullName());
       }
-      return entry->plan->Run(operands, executor);
+      return profiler_->Run(*entry->plan, problem, operands, executor, entry->record.winner,
+                            /*hit=*/entry->tuned);
     }
   }
   return RunUncached(problem, operands, executor, counters);

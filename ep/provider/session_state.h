@@ -20,6 +20,7 @@
 #include "provider/heap_trim.h"
 #include "provider/log.h"
 #include "provider/options.h"
+#include "provider/profiler.h"
 
 namespace tunableop {
 
@@ -91,6 +92,8 @@ class SessionState {
   void AddDecisions(std::vector<NodeDecision> decisions, bool ends_round);
   std::shared_ptr<NodeCounters> AddNode();
   HeapTrim& heap_trim() noexcept { return heap_trim_; }
+  // Where runs are told to ONNX Runtime's profile. A profiler may hold it longer than the session.
+  const std::shared_ptr<ProfilerSink>& profiler() const noexcept { return profiler_; }
 
  private:
   Status RunUncached(const Problem& problem, const Operands& operands, Executor& executor,
@@ -119,6 +122,7 @@ class SessionState {
   const Log log_;
   SessionCache cache_;
   HeapTrim heap_trim_;
+  const std::shared_ptr<ProfilerSink> profiler_ = std::make_shared<ProfilerSink>();
   std::atomic<int> threads_{0};
   std::mutex threads_mutex_;
 
