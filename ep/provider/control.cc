@@ -10,6 +10,7 @@
 #include "gemm/status.h"
 #include "provider/ort_runtime.h"
 #include "provider/sessions.h"
+#include "provider/stock_check.h"
 
 namespace tunableop {
 namespace {
@@ -94,6 +95,43 @@ json Explain(const SessionState& state) {
   return {{"nodes", nodes}, {"shapes", shapes}, {"notes", state.Notes()}};
 }
 
+int64_t Number(const json& arguments, const char* key, int64_t missing) {
+  const auto found = arguments.find(key);
+  if (found == arguments.end()) return missing;
+  if (!found->is_number_integer()) {
+    throw Failure(StatusCode::kInvalidArgument,
+                  std::string("control argument '") + key + "' must be an integer");
+  }
+  return found->get<int64_t>();
+}
+
+json MeasureStock(const json& arguments) {
+  StockCheck check;
+  check.m = Number(arguments, "m", 1);
+  check.n = Number(arguments, "n", 1);
+  check.k = Number(arguments, "k", 1);
+  check.batch = Number(arguments, "batch", 1);
+  check.threads = Number(arguments, "threads", 1);
+  check.b_constant = Number(arguments, "b_constant", 0) != 0;
+  check.packed = Number(arguments, "packed", 0) != 0;
+  check.shared_b = Number(arguments, "shared_b", 0) != 0;
+  check.trans_a = Number(arguments, "trans_a", 0) != 0;
+  check.trans_b = Number(arguments, "trans_b", 0) != 0;
+  check.bias = Number(arguments, "bias", 0) != 0;
+  check.alpha = static_cast<float>(Number(arguments, "alpha", 1));
+  check.beta = static_cast<float>(Number(arguments, "beta", 0));
+  check.relu = Number(arguments, "relu", 0) != 0;
+  check.ldc_gap = Number(arguments, "ldc_gap", 0);
+  check.runs = Number(arguments, "runs", 20);
+  check.max_bytes = static_cast<size_t>(Number(arguments, "max_bytes", int64_t{1} << 30));
+  Result<StockFigures> figures = CheckStock(check);
+  if (!figures.ok()) ThrowIfError(figures.status());
+  const StockFigures& found = figures.value();
+  return {{"median_ms", found.median_ms},     {"first_ms", found.first_ms},
+          {"overhead_ms", found.overhead_ms}, {"max_difference", found.max_difference},
+          {"kernel", found.kernel},           {"identity", found.identity}};
+}
+
 json SetResults(SessionState& state, const json& arguments) {
   std::vector<std::string> problems;
   const size_t taken = state.SetResults(Text(arguments, "results"), "tuning results", problems);
@@ -112,6 +150,7 @@ std::string Call(const std::string& method, const json& arguments) {
     SetOpenBlasSearchPath(Text(arguments, "path"));
     return "{}";
   }
+  if (method == "measure_stock") return Dump(MeasureStock(arguments));
   const std::shared_ptr<SessionState> state = Session(arguments);
   if (method == "stats") return Dump(Stats(*state));
   if (method == "explain") return Dump(Explain(*state));

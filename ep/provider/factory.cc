@@ -10,6 +10,7 @@
 #include "provider/options.h"
 #include "provider/ort_runtime.h"
 #include "provider/provider.h"
+#include "provider/stock_session.h"
 
 namespace tunableop {
 namespace {
@@ -92,6 +93,11 @@ OrtStatus* Factory::CreateEpImpl(OrtEpFactory* self, const OrtHardwareDevice* co
   *ep = nullptr;
   return Guard([&]() -> Status {
     auto& factory = *static_cast<Factory*>(self);
+    if (StockSession::IsBeingMade()) {
+      return {StatusCode::kInternal,
+              "ONNX Runtime gave TunableOp a session that is to measure the "
+              "stock provider"};
+    }
     Result<Options> options = ReadOptions(session_options);
     if (!options.ok()) return options.TakeStatus();
     Result<const OrtKernelRegistry*> registry = factory.Registry();

@@ -12,14 +12,28 @@ namespace tunableop {
 class StockBackend : public Backend {
  public:
   // Milliseconds that a run of a nested session takes beside the kernel, measured with a node that
-  // does nothing (the median of many). Thread-safe; measured at the first call.
+  // does next to nothing on one thread (the median of many): to be subtracted from what a call of
+  // Plan::Run took. 0 when it could not be measured. With more than one thread a call also wakes
+  // the session's threads, which sleep between runs so that they disturb nobody else; that is not
+  // in here, and a session of many nodes pays it once, not at every node. Thread-safe; measured at
+  // the first call (a few milliseconds).
   virtual double OverheadMs() const = 0;
 };
 
-// Library "stock", kernel "CPUExecutionProvider". Prepare makes the session, its weight included
-// (a copy, unpacked if need be): kOutOfMemory when weight and packed copy would exceed `max_bytes`,
-// kNotSupported for a problem that one MatMul or Gemm node cannot express. The session has
-// Problem::threads threads, which sleep between runs.
+// Library "stock", kernel "CPUExecutionProvider". Prepare only looks whether one MatMul or Gemm
+// node can express the problem: kNotSupported when it cannot (fp32 only; epilogues other than a
+// bias, a bias beside beta, gaps in a leading dimension or between batch items, Gemm in batches,
+// empty matrices), kOutOfMemory when the copies of a constant B would exceed `max_bytes`: an
+// unpacked one if it comes packed, one that ONNX Runtime makes while it packs and then frees, and
+// its packed one.
+//
+// A Plan differs from what gemm/backend.h promises: its first Run makes the session, of
+// Problem::threads threads, with the constant B of its operands: that call takes many times longer
+// and is not to be timed. Later Runs must bring the same B with the same content at the same
+// address (when it is not packed, the session reads it there), and the same alpha and beta; with
+// another address or scalar the session is made anew. Runs take a lock: two at once wait for each
+// other. The executor is not used. With beta, C is the node's third input, which the stock kernel
+// copies before it adds: part of its time. All errors of ONNX Runtime come back as kInternal.
 std::shared_ptr<const StockBackend> MakeStockBackend(size_t max_bytes);
 
 }  // namespace tunableop
