@@ -10,7 +10,6 @@ from typing import Any
 import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
 import pytest
-
 from support.graphs import matmul_model
 from support.sessions import QUICK, random
 

@@ -13,7 +13,6 @@ import numpy as np
 import onnxruntime_ep_tunableop as tunableop
 import pytest
 from onnxruntime_ep_tunableop import _core
-
 from support.graphs import matmul_model
 from support.process import run_python
 from support.sessions import check_runs, quick_session, random
