@@ -2,12 +2,18 @@
 // library that ONNX Runtime loaded is the one that holds the sessions, so this module must not have
 // its own copy.
 #include <dlfcn.h>
+#include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
 
+#include <cstdint>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "bindings/bindings.h"
 #include "bindings/errors.h"
+#include "cache/crash_journal.h"
 #include "gemm/status.h"
 
 namespace py = pybind11;
@@ -56,12 +62,30 @@ std::string Control(const std::string& path, const std::string& method,
   return text;
 }
 
+std::optional<py::dict> Watch(const std::filesystem::path& cache, int64_t pid) {
+  Result<Progress> progress = [&] {
+    const py::gil_scoped_release release;
+    return WatchJournal(cache, pid);
+  }();
+  if (!progress.ok()) return std::nullopt;
+  const Death& current = progress.value().current;
+  py::dict d;
+  d["in_call"] = progress.value().in_call;
+  d["calls"] = progress.value().calls;
+  d["library"] = current.library;
+  d["kernel"] = current.kernel;
+  d["problem"] = current.problem;
+  return d;
+}
+
 }  // namespace
 
 void BindSession(py::module_& module) {
   module.def(
       "control", &Control, py::arg("library_path"), py::arg("method"), py::arg("arguments"),
       "Asks the provider library; arguments and answer are JSON. Raises as ThrowIfError does.");
+  module.def("watch_journal", &Watch, py::arg("cache"), py::arg("pid"),
+             "What a measuring process that uses `cache` is calling; None: it holds no journal.");
 }
 
 }  // namespace tunableop::bindings

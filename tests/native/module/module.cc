@@ -11,4 +11,5 @@ PYBIND11_MODULE(tunableop_native_tests, module) {
   BindTuner(module);
   BindCache(module);
   BindSensors(module);
+  BindJournal(module);
 }

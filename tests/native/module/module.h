@@ -16,5 +16,6 @@ void BindKernels(pybind11::module_& module);  // candidates, running one kernel 
 void BindTuner(pybind11::module_& module);    // Tune, with real and with simulated libraries
 void BindCache(pybind11::module_& module);    // documents, files, SessionCache
 void BindSensors(pybind11::module_& module);  // sensors, counters, staleness, rates
+void BindJournal(pybind11::module_& module);  // the crash journal
 
 }  // namespace tunableop::bindings
