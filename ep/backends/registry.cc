@@ -5,6 +5,8 @@
 #include "backends/cpu/native_backend.h"
 #include "backends/cpu/openblas_backend.h"
 #include "backends/cpu/openblas_library.h"
+#include "backends/external/external_backend.h"
+#include "backends/external/external_library.h"
 
 namespace tunableop {
 namespace {
@@ -15,6 +17,7 @@ class Registry {
   Registry() {
     AddNative();
     AddOpenBlas();
+    for (const std::string& path : external::CandidateLibraryPaths()) AddExternal(path);
   }
 
   std::vector<std::shared_ptr<const Backend>> backends;
@@ -58,6 +61,26 @@ class Registry {
     }
     std::string path = library.value().path;
     Add(MakeOpenBlasBackend(std::move(library).value()), std::move(path));
+  }
+
+  // What is missing is known by its path: a library that cannot be loaded has no other name.
+  void AddExternal(const std::string& path) {
+    if (backends.empty()) {
+      AddMissing(path, "not used without the native kernels, which give the default");
+      return;
+    }
+    Result<external::ExternalLibrary> library = external::LoadExternalLibrary(path);
+    if (!library.ok()) {
+      AddMissing(path, std::string(library.status().message()));
+      return;
+    }
+    const std::string& name = library.value().name;
+    for (const LibraryState& state : states) {
+      if (state.library != name) continue;
+      AddMissing(path, "there is a library '" + name + "' already");
+      return;
+    }
+    Add(MakeExternalBackend(std::move(library).value()), path);
   }
 };
 

@@ -13,15 +13,16 @@
 namespace tunableop {
 
 struct LibraryState {
-  std::string library;  // "openblas"
+  std::string library;  // "openblas"; the path, of a user's library that could not be loaded
   bool available = false;
   std::string identity;  // when available
   std::string path;      // the file it was loaded from; empty for built-in kernels
   std::string reason;    // when not available: one line for a person
 };
 
-// The CPU libraries that were found, the one that gives the default kernel first. Loaded at the
-// first call, kept until the process ends. Thread-safe.
+// The CPU libraries that were found, the one that gives the default kernel first, those of
+// TUNABLEOP_CANDIDATE_LIBRARIES last. Loaded at the first call, kept until the process ends.
+// Thread-safe.
 std::span<const std::shared_ptr<const Backend>> CpuBackends();
 
 // One line for each library that the project knows, present or not.

@@ -234,6 +234,7 @@ Status SessionState::TuneAndRun(const Problem& problem, const Operands& operands
 Result<std::shared_ptr<const Entry>> SessionState::DefaultEntry(const Problem& problem) {
   std::string reasons;
   for (const std::shared_ptr<const Backend>& backend : CpuBackends()) {
+    if (backend->may_hang()) continue;  // never unmeasured
     for (const Candidate& candidate : backend->Candidates(problem, CandidateScope::kDefault)) {
       if (const std::optional<std::string> denied = DenialOf(candidate)) {
         reasons += "; " + candidate.FullName() + " denied: " + *denied;
