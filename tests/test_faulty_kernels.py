@@ -148,7 +148,7 @@ def test_nothing_is_loaded_unasked_and_nothing_gives_the_default(faulty: str) ->
 def test_a_kernel_that_hangs_is_given_up(faulty: str) -> None:
     script = """
     import faulthandler
-    faulthandler.dump_traceback_later(60, exit=True)
+    faulthandler.dump_traceback_later(30, exit=True)
     session = make()
     check(session)
     assert not kernel(session).startswith("faulty:")
