@@ -8,6 +8,7 @@ import json
 import math
 import os
 import platform
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -32,6 +33,7 @@ ALIGNMENT = 64  # bytes; what a tensor inside a real model has
 #: Processors of this process before the calling thread was pinned.
 PROCESSORS = sorted(os.sched_getaffinity(0))
 
+ROOT = Path(__file__).resolve().parent.parent
 SHAPES = Path(__file__).with_name("shapes.csv")
 
 
@@ -152,6 +154,14 @@ def tuning(session: ort.InferenceSession) -> tuple[int, float]:
     return int(numbers.tuned), float(numbers.tuning_seconds)
 
 
+def pending(session: ort.InferenceSession) -> int:
+    """How many problems of `session` wait to be measured in the background."""
+    import onnxruntime_ep_tunableop as tunableop
+
+    # A build that cannot measure in the background refuses the mode, and has no such counter.
+    return int(vars(tunableop.stats(session)).get("pending", 0))
+
+
 def aligned(values: NDArray[Any]) -> NDArray[Any]:
     """A copy that starts at a multiple of ALIGNMENT."""
     room = np.empty(values.nbytes + ALIGNMENT, dtype=np.uint8)
@@ -214,10 +224,13 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join([lines[0], rule, *lines[1:]])
 
 
-def arguments(description: str) -> argparse.ArgumentParser:
-    """The arguments that every benchmark takes."""
+def arguments(description: str, threads: tuple[int, ...] = (1, 2)) -> argparse.ArgumentParser:
+    """The arguments that every benchmark takes; `threads` are what it measures with unless told."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--threads", type=_threads, default=(1, 2), metavar="N[,N]", help="default: 1,2")
+    shown = ",".join(map(str, threads))
+    parser.add_argument(
+        "--threads", type=_threads, default=threads, metavar="N[,N]", help=f"default: {shown}"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: a look, not a result")
     parser.add_argument("--rounds", type=int, help="rounds of each comparison (default: 15, quick 5)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured to FILE")
@@ -229,6 +242,27 @@ def plan(args: argparse.Namespace) -> Plan:
     """The measuring plan that the arguments ask for."""
     base = QUICK if args.quick else Plan()
     return Plan(args.rounds or base.rounds, base.block, base.warm_up, base.seed)
+
+
+def fresh_process(*arguments: str, timeout: float = 600) -> str:
+    """What a new Python process, on all processors, prints; `arguments` as on Python's own command line.
+
+    The process starts at the root of the repository and sees no TUNABLEOP_* variable: options are what is
+    passed. Raises SystemExit with the last line of its error output when it fails or takes too long.
+    """
+    os.sched_setaffinity(0, PROCESSORS)  # a child inherits what this thread was pinned to
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("TUNABLEOP_")}
+    command = [sys.executable, *arguments]
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=kept, capture_output=True, text=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise SystemExit(f"a process did not end within {timeout:.0f} s") from None
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["it said nothing"]
+        raise SystemExit(f"a process failed with {done.returncode}: {lines[-1]}")
+    return done.stdout
 
 
 def complain(what: str, found: Sequence[str]) -> bool:

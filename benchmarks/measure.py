@@ -7,6 +7,9 @@ core from the next contender. The sessions of `benchmarks.common` are told to st
 (within a run they spin as ever), and their threads are pinned: waiting is then short, and only makes sure.
 The ratio of two contenders is taken in each round; the median of these is the result, their quartiles are its
 spread.
+
+Beside it, two statistics for what cannot be interleaved: the bootstrap interval of a ratio of medians, and
+the Theil-Sen slope of a series.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -121,3 +124,65 @@ def _quartiles(values: list[float]) -> tuple[float, float, float]:
     """Median, lower and upper quartile."""
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
     return middle, low, high
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A figure and the interval that holds it with some confidence."""
+
+    value: float
+    low: float
+    high: float
+
+    def __contains__(self, value: float) -> bool:
+        """Whether the interval holds `value`; NaN ends hold nothing."""
+        return self.low <= value <= self.high
+
+    def __str__(self) -> str:
+        """For example "1.012 (0.998-1.031)"."""
+        return f"{self.value:.3f} ({self.low:.3f}-{self.high:.3f})"
+
+
+def bootstrap_ratio(
+    above: Sequence[float],
+    below: Sequence[float],
+    *,
+    paired: bool = False,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Interval:
+    """median(above) / median(below), with its percentile bootstrap interval.
+
+    `paired`: the figures at one position belong to one round and are drawn together, so that what all of a
+    round met cancels out. Otherwise each side is drawn by itself. Raises ValueError when a side is empty, or
+    when sides of different length are to be paired.
+    """
+    if not above or not below or (paired and len(above) != len(below)):
+        raise ValueError(f"no ratio of {len(above)} to {len(below)} figures{', paired' if paired else ''}")
+    draw = random.Random(seed).choices
+    places = range(len(above)), range(len(below))
+    ratios: list[float] = []
+    for _ in range(resamples):
+        upper = draw(places[0], k=len(above))
+        lower = upper if paired else draw(places[1], k=len(below))
+        ratios.append(statistics.median(above[i] for i in upper) / statistics.median(below[i] for i in lower))
+    ratios.sort()
+    tail = int(resamples * (1 - level) / 2)
+    value = statistics.median(above) / statistics.median(below)
+    return Interval(value, ratios[tail], ratios[-1 - tail])
+
+
+def theil_sen(x: Sequence[float], y: Sequence[float]) -> float:
+    """The slope of y over x: the median of the slopes between all pairs of points.
+
+    Nearly a third of the points may lie anywhere without moving it far. Raises ValueError when there are no
+    two points of different x. Its cost grows with the square of the number of points.
+    """
+    points = list(zip(x, y, strict=True))
+    slopes = [
+        (y1 - y0) / (x1 - x0) for i, (x0, y0) in enumerate(points) for x1, y1 in points[i + 1 :] if x1 != x0
+    ]
+    if not slopes:
+        raise ValueError(f"no slope of {len(points)} points")
+    return statistics.median(slopes)

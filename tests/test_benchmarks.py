@@ -32,14 +32,14 @@ FAST = measure.Plan(rounds=4, block=0.002, warm_up=0.001)
 
 
 def test_interleave_orders_and_ratios():
-    calls = {"slow": lambda: time.sleep(0.004), "fast": lambda: time.sleep(0.001)}
+    calls = {"slow": lambda: time.sleep(0.02), "fast": lambda: time.sleep(0.001)}
     result = measure.interleave(calls, FAST)
     assert [sorted(order) for order in result.order] == [["fast", "slow"]] * 4
     assert result.order == measure.interleave(calls, FAST).order, "the order is drawn from a seed"
     assert len({tuple(order) for order in result.order}) == 2, "and it changes"
     ratio = result.ratio("slow", "fast")
     assert ratio.low <= ratio.value <= ratio.high
-    assert ratio.value > 1.5  # nominally 4; a sleep may be late, not early
+    assert ratio.value > 1.5  # nominally 20; a sleep may be late, not early
     assert ratio.spread == ratio.high - ratio.low
     assert result.best("fast") <= result.median("fast")
 
@@ -49,6 +49,46 @@ def test_ratio_is_taken_round_by_round():
     assert result.ratio("a", "b") == measure.Ratio(2.0, 2.0, 2.0, 2.0)
     assert str(result.ratio("a", "b")) == "2.000 (2.000-2.000)"
     assert measure.Result({"a": [3.0], "b": [2.0]}).ratio("a", "b").low == 1.5
+
+
+def test_bootstrap_interval_holds_the_ratio_and_pairing_takes_drift_out():
+    drift = [1.0 + 0.1 * i for i in range(20)]
+    slow, fast = [2.2 * d for d in drift], [2.0 * d for d in drift]
+    alone = measure.bootstrap_ratio(slow, fast)
+    paired = measure.bootstrap_ratio(slow, fast, paired=True)
+    assert alone.value == paired.value == pytest.approx(1.1)
+    assert paired.low == pytest.approx(1.1)
+    assert paired.high == pytest.approx(1.1)
+    assert alone.low < 1.0 < alone.high
+    assert 1.0 in alone
+    assert 1.0 not in paired
+    assert measure.bootstrap_ratio(slow, fast) == alone, "drawn from a seed"
+    assert str(measure.Interval(1.5, 1.25, 2)) == "1.500 (1.250-2.000)"
+    with pytest.raises(ValueError, match="no ratio of 0 to 20 figures"):
+        measure.bootstrap_ratio([], fast)
+    with pytest.raises(ValueError, match="no ratio of 20 to 19 figures, paired"):
+        measure.bootstrap_ratio(slow, fast[1:], paired=True)
+
+
+def test_theil_sen_leaves_outliers_aside():
+    x = list(range(20))
+    y = [3.0 + 0.5 * value for value in x]
+    assert measure.theil_sen(x, y) == pytest.approx(0.5)
+    y[3], y[11], y[19] = 900.0, -900.0, 900.0
+    assert measure.theil_sen(x, y) == pytest.approx(0.5)
+    with pytest.raises(ValueError, match="no slope of 2 points"):
+        measure.theil_sen([1, 1], [2, 3])
+
+
+def test_a_fresh_process_has_all_processors_and_no_options(monkeypatch):
+    monkeypatch.setenv("TUNABLEOP_ENABLE", "0")
+    common.session_options(threads=1)
+    script = "import os; print(len(os.sched_getaffinity(0)), 'TUNABLEOP_ENABLE' in os.environ)"
+    assert common.fresh_process("-c", script).split() == [str(len(common.PROCESSORS)), "False"]
+    with pytest.raises(SystemExit, match="failed with 3: no luck"):
+        common.fresh_process("-c", "import sys; print('no luck', file=sys.stderr); sys.exit(3)")
+    with pytest.raises(SystemExit, match="did not end within 0 s"):
+        common.fresh_process("-c", "import time; time.sleep(60)", timeout=0.2)
 
 
 def test_every_shape_is_read():
@@ -109,6 +149,8 @@ def test_json_has_the_machine_and_no_paths(tmp_path):
 def test_arguments(capsys):
     parser = common.arguments("x")
     assert parser.parse_args(["--threads", "1,4"]).threads == (1, 4)
+    assert parser.parse_args([]).threads == (1, 2)
+    assert common.arguments("x", threads=(1,)).parse_args([]).threads == (1,)
     assert common.plan(parser.parse_args(["--quick", "--rounds", "3"])).rounds == 3
     with pytest.raises(SystemExit):
         parser.parse_args(["--threads", "0"])
