@@ -1,0 +1,240 @@
+"""Draws one election from a trace: every sample, the medians, the bar to clear, the winner.
+
+    python -m benchmarks.trace_plot TRACE.csv OUT.svg|OUT.png [--problem TEXT] [--election N]
+                                    [--min-gain 0.03] [--winner LIBRARY:KERNEL] [--list]
+
+A trace is CSV: time_unix,problem,library,kernel,phase,round,ms,role, one line for each sample; those of a
+kernel in the order they were taken, kernels one after another or mixed. phase: probe or race. role: default,
+incumbent (served before), winner, challenger or spectator (runs beside, cannot win). A problem that was
+measured again has several elections.
+
+The bar is the incumbent's median less min_gain (the default's where there is no incumbent). Where neither the
+trace nor --winner says who won, the lowest median below the bar is marked as "ahead", or else who held the
+place: the tuner asks for more than medians (docs/tuning.md), and explain() has the last word. Needs
+matplotlib: the extra "plot".
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLUMNS = ("time_unix", "problem", "library", "kernel", "phase", "round", "ms", "role")
+PHASES, ROLES = ("probe", "race"), ("incumbent", "default", "winner", "challenger", "spectator")
+MOST_COLOURS = 9  # of tab10, the tenth is for the kernels that only were probed
+
+
+@dataclass(frozen=True)
+class Row:
+    """One sample."""
+
+    problem: str
+    kernel: str  #: with its library, as explain names it
+    phase: str
+    round: int
+    ms: float
+    role: str
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One kernel in one election."""
+
+    kernel: str
+    role: str
+    probes: tuple[float, ...]
+    rounds: tuple[int, ...]
+    race: tuple[float, ...]
+
+    @property
+    def median(self) -> float | None:
+        """Of the race; None for a kernel that only was probed."""
+        return statistics.median(self.race) if self.race else None
+
+
+@dataclass(frozen=True)
+class Election:
+    """One problem, measured once. Lanes: whose place it is first, then the others by their times."""
+
+    problem: str
+    lanes: tuple[Lane, ...]
+
+    def holder(self) -> Lane | None:
+        """Who has the place to lose: the incumbent, without one the default; None when neither raced."""
+        for role in ("incumbent", "default"):
+            for lane in self.lanes:
+                if lane.role == role and lane.race:
+                    return lane
+        return None
+
+    def bar(self, min_gain: float) -> float | None:
+        """The median that a challenger must be below."""
+        holder = self.holder()
+        return None if holder is None or holder.median is None else holder.median * (1 - min_gain)
+
+    def ahead(self, min_gain: float) -> Lane | None:
+        """The lowest median below the bar, else the holder; without a holder the lowest median."""
+        bar = self.bar(min_gain)
+        racing = [
+            (lane.median, place, lane)
+            for place, lane in enumerate(self.lanes)
+            if lane.median is not None and lane.role != "spectator"
+        ]
+        if bar is not None:
+            racing = [one for one in racing if one[0] < bar]
+        return min(racing)[2] if racing else self.holder()
+
+
+def read_trace(path: Path) -> list[Row]:
+    """The samples of a file. Raises ValueError, naming the line, when it is no trace."""
+    rows = []
+    with path.open(newline="") as file:
+        reader = csv.DictReader(file)
+        if missing := [name for name in COLUMNS if name not in (reader.fieldnames or ())]:
+            raise ValueError(f"{path.name}: no column {', '.join(missing)}")
+        for line in reader:
+            where = f"{path.name}, line {reader.line_num}"
+            if line["phase"] not in PHASES or line["role"] not in ROLES:
+                raise ValueError(f"{where}: phase '{line['phase']}', role '{line['role']}' are not known")
+            try:
+                turn, ms = int(line["round"]), float(line["ms"])
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{where}: {error}") from None
+            kernel = f"{line['library']}:{line['kernel']}"
+            rows.append(Row(line["problem"], kernel, line["phase"], turn, ms, line["role"]))
+    return rows
+
+
+def elections(rows: Sequence[Row]) -> list[Election]:
+    """The elections of a trace in their order; lines of several problems may be mixed.
+
+    A new one begins where a kernel has a probe after its race, or a round that it had already.
+    """
+    last: dict[tuple[str, str], Row] = {}
+    current: dict[str, list[Row]] = {}
+    done: list[list[Row]] = []
+    for row in rows:
+        before = last.get((row.problem, row.kernel))
+        later = before is None or (PHASES.index(before.phase), before.round) < (
+            PHASES.index(row.phase),
+            row.round,
+        )
+        if row.problem not in current or not later:
+            current[row.problem] = []
+            done.append(current[row.problem])
+            last = {key: value for key, value in last.items() if key[0] != row.problem}
+        current[row.problem].append(row)
+        last[row.problem, row.kernel] = row
+    return [_election(group) for group in done]
+
+
+def _election(rows: Sequence[Row]) -> Election:
+    lanes = []
+    for kernel in dict.fromkeys(row.kernel for row in rows):
+        mine = [row for row in rows if row.kernel == kernel]
+        race = [row for row in mine if row.phase == "race"]
+        probes = tuple(row.ms for row in mine if row.phase == "probe")
+        rounds, times = tuple(row.round for row in race), tuple(row.ms for row in race)
+        roles = {row.role for row in mine}
+        role = next(role for role in ROLES if role in roles)
+        lanes.append(Lane(kernel, role, probes, rounds, times))
+    lanes.sort(key=lambda lane: (ROLES.index(lane.role), not lane.race, lane.median or min(lane.probes)))
+    return Election(rows[0].problem, tuple(lanes))
+
+
+def draw(election: Election, out: Path, min_gain: float, winner: str | None = None) -> None:
+    """Writes the picture; its format is the suffix of `out`. Raises ImportError without matplotlib."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    # The same trace gives the same file.
+    with matplotlib.rc_context({"svg.hashsalt": "trace", "svg.fonttype": "none", "font.size": 9}):
+        figure = Figure(figsize=(10, 5.2), layout="constrained")
+        probes, race = figure.subplots(1, 2, width_ratios=(1, 4))
+        winner = winner or next((lane.kernel for lane in election.lanes if lane.role == "winner"), None)
+        first = election.ahead(min_gain)
+        marked = winner or (first.kernel if first else None)
+        word = "winner" if winner else "ahead"
+        plain = 0
+        for lane in election.lanes:
+            only_probed = not lane.race
+            colour = "lightgrey" if only_probed else f"C{plain % MOST_COLOURS}"
+            plain += not only_probed
+            _draw_lane(probes, race, lane, colour, word if lane.kernel == marked else "")
+        if (bar := election.bar(min_gain)) is not None:
+            label = f"{min_gain:.0%} below the one to beat: {bar:.4g} ms"
+            race.axhline(bar, color="black", linestyle=":", linewidth=1.2, label=label)
+        probes.set(title="probes", xlabel="probe", ylabel="ms per call")
+        race.set(title=election.problem, xlabel="round")
+        probes.margins(x=0.3)
+        figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+        metadata = {"Date": None} if out.suffix == ".svg" else None
+        figure.savefig(out, dpi=150, metadata=metadata)
+
+
+def _draw_lane(probes: Axes, race: Axes, lane: Lane, colour: str, mark: str) -> None:
+    marker = "x" if lane.role == "spectator" else "o"
+    probes.plot(range(1, len(lane.probes) + 1), lane.probes, marker, color=colour, markersize=4, alpha=0.8)
+    if lane.median is None:
+        return
+    race.plot(lane.rounds, lane.race, marker, color=colour, markersize=3, alpha=0.55)
+    style = "--" if lane.role == "spectator" else "-"
+    role = "" if lane.role in ("challenger", "winner") else f", {lane.role}"
+    label = f"{lane.kernel}{role}: median {lane.median:.4g} ms, {len(lane.race)} rounds"
+    race.plot(
+        [lane.rounds[0], lane.rounds[-1]],
+        [lane.median, lane.median],
+        style,
+        color=colour,
+        linewidth=3.0 if mark else 1.4,
+        label=f"{label} ({mark})" if mark else label,
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Draws one election from a trace.")
+    parser.add_argument("trace", type=Path, help="the CSV file")
+    parser.add_argument("out", type=Path, nargs="?", help="the picture, .svg or .png")
+    parser.add_argument("--problem", default="", help="one whose name contains this (default: any)")
+    parser.add_argument("--election", type=int, default=-1, help="of those, from 0; default: the last")
+    parser.add_argument("--min-gain", type=float, default=0.03, help="as the option (0.03)")
+    parser.add_argument("--winner", help="library:kernel, as explain says; default: guessed from medians")
+    parser.add_argument("--list", action="store_true", help="print the elections instead")
+    args = parser.parse_args(arguments)
+    try:
+        found = [one for one in elections(read_trace(args.trace)) if args.problem in one.problem]
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    if args.list:
+        for number, one in enumerate(found):
+            print(f"{number}: ({one.problem}), {sum(bool(lane.race) for lane in one.lanes)} kernels raced")
+        return 0
+    if args.out is None or args.out.suffix not in (".svg", ".png"):
+        parser.error("out: expected a file that ends in .svg or .png")
+    if not -len(found) <= args.election < len(found):
+        parser.error(f"there are {len(found)} elections of problems that contain '{args.problem}'")
+    chosen = found[args.election]
+    if args.winner is not None and args.winner not in [lane.kernel for lane in chosen.lanes]:
+        kernels = ", ".join(lane.kernel for lane in chosen.lanes)
+        parser.error(f"--winner: '{args.winner}' did not run; there are {kernels}")
+    try:
+        draw(chosen, args.out, args.min_gain, args.winner)
+    except ImportError as error:
+        print(f"{error}: pip install 'onnxruntime-ep-tunableop[plot]'", file=sys.stderr)
+        return 1
+    print(f"wrote {args.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
