@@ -27,7 +27,8 @@ Flusher Find() noexcept {
   Flusher flusher;
   // Intel's manual, volume 2, CPUID: leaf 1, EDX bit 19 is CLFSH, EBX bits 15-8 the size of a line
   // in units of 8 bytes; leaf 7, EBX bit 23 is CLFLUSHOPT.
-  if (__get_cpuid(1, &a, &b, &c, &d) != 0 && (d >> 19U & 1U) != 0) flusher.line = (b >> 8U & 255U) * 8;
+  if (__get_cpuid(1, &a, &b, &c, &d) != 0 && (d >> 19U & 1U) != 0)
+    flusher.line = (b >> 8U & 255U) * 8;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0) flusher.optimised = (b >> 23U & 1U) != 0;
   return flusher;
 }

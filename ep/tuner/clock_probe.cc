@@ -52,7 +52,8 @@ double Chain() noexcept {
   const int64_t begin = SteadyNow();
   if (!RunChain()) return 0.0;
   const int64_t ns = SteadyNow() - begin;
-  return static_cast<double>(kTurns * kAdditions) * 1e3 / static_cast<double>(std::max<int64_t>(1, ns));
+  return static_cast<double>(kTurns * kAdditions) * 1e3 /
+         static_cast<double>(std::max<int64_t>(1, ns));
 }
 
 }  // namespace
@@ -67,7 +68,8 @@ void WarmUpClock(double max_ms) noexcept {
   const int64_t end = SteadyNow() + static_cast<int64_t>(std::clamp(max_ms, 0.0, 1e6) * 1e6);
   double best = 0.0;
   int steady = 0;
-  while (steady < 3 && SteadyNow() < end) {
+  constexpr int64_t kProbeNs = 200'000;
+  while (steady < 3 && SteadyNow() + kProbeNs <= end) {
     const double mhz = MeasureClockMhz();
     if (mhz == 0.0) return;
     steady = mhz <= best * (1.0 + kSteady) ? steady + 1 : 0;

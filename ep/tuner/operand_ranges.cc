@@ -19,9 +19,9 @@ OperandRanges RangesOf(const Problem& p, const Operands& o) noexcept {
   ranges.a = p.trans_a != 0 ? Matrices(o.a, p.a_type, p.k, p.m, p.lda, p.batch, p.stride_a)
                             : Matrices(o.a, p.a_type, p.m, p.k, p.lda, p.batch, p.stride_a);
   if (p.b_layout == BLayout::kPacked) {
-    ranges.b = {o.packed_b,
-                static_cast<size_t>((p.batch - 1) * p.stride_b + PackedFloats(p.k, p.n)) *
-                    sizeof(float)};
+    ranges.b = {
+        o.packed_b,
+        static_cast<size_t>((p.batch - 1) * p.stride_b + PackedFloats(p.k, p.n)) * sizeof(float)};
   } else {
     ranges.b = p.trans_b != 0 ? Matrices(o.b, p.b_type, p.n, p.k, p.ldb, p.batch, p.stride_b)
                               : Matrices(o.b, p.b_type, p.k, p.n, p.ldb, p.batch, p.stride_b);

@@ -27,9 +27,14 @@ bool Sampler::WaitForTurn() {
   return !cancelled_;
 }
 
+bool Sampler::HasTimeFor(double expected_ms) const {
+  return Now() + static_cast<int64_t>(expected_ms * 1e6) < deadline_ns_;
+}
+
 Status Sampler::Once(const TimedCall& call, double& ms) {
   ms = -1.0;
   if (!WaitForTurn()) return Status::Ok();
+  if (before_call_) before_call_();
   const CallScope scope(journal_, call.index);
   const int64_t begin = Now();
   Status status = call.run();
@@ -44,28 +49,34 @@ Status Sampler::Take(const TimedCall& call, int calls, double expected_ms, doubl
       ms = -1.0;
       break;
     }
-    if (Now() + static_cast<int64_t>(expected_ms * 1e6) >= deadline_ns_) break;
-    TUNABLEOP_RETURN_IF_ERROR(TakeOnce(call, calls, ms));
+    if (!HasTimeFor(expected_ms)) break;
+    double taken_ms = -1.0;
+    TUNABLEOP_RETURN_IF_ERROR(TakeOnce(call, calls, expected_ms, taken_ms));
+    if (taken_ms >= 0.0) ms = taken_ms;
     if (!Disturbed()) break;
   }
   return Status::Ok();
 }
 
-Status Sampler::TakeOnce(const TimedCall& call, int calls, double& ms) {
+Status Sampler::TakeOnce(const TimedCall& call, int calls, double expected_ms, double& ms) {
   const CallScope scope(journal_, call.index);
-  const int64_t begin = Now();
-  int64_t end = begin;
+  int64_t total = 0;
   int done = 0;
+  int64_t begin = Now();
   while (done < calls) {
-    if (Status status = call.run(); !status.ok()) {
-      ms = -1.0;
-      return status;
+    if (before_call_) {
+      before_call_();
+      if (!HasTimeFor(expected_ms)) break;
+      begin = Now();
     }
+    TUNABLEOP_RETURN_IF_ERROR(call.run());
     ++done;
-    end = Now();
+    const int64_t end = Now();
+    total += end - begin;
+    begin = end;
     if (end >= deadline_ns_) break;
   }
-  ms = static_cast<double>(end - begin) * 1e-6 / done;
+  if (done != 0) ms = static_cast<double>(total) * 1e-6 / done;
   return Status::Ok();
 }
 

@@ -30,6 +30,8 @@ class Sampler {
   Sampler(NowFn now, TrialJournal* journal, Pacer* pacer)
       : now_(std::move(now)), journal_(journal), pacer_(pacer) {}
   void SetDeadline(int64_t ns) { deadline_ns_ = ns; }
+  // Run before each call, which is then timed on its own. It is not timed, but takes of the budget.
+  void SetBeforeCall(std::function<void()> prepare) { before_call_ = std::move(prepare); }
 
   // Time without what was waited for the pacer.
   int64_t Now() const { return now_() - waited_ns_; }
@@ -51,11 +53,13 @@ class Sampler {
   Status Take(const TimedCall& call, int calls, double expected_ms, double& ms);
 
  private:
-  Status TakeOnce(const TimedCall& call, int calls, double& ms);
+  Status TakeOnce(const TimedCall& call, int calls, double expected_ms, double& ms);
+  bool HasTimeFor(double expected_ms) const;
 
   const NowFn now_;
   TrialJournal* const journal_;
   Pacer* const pacer_;
+  std::function<void()> before_call_;  // may be empty
   int64_t deadline_ns_ = 0;
   int64_t waited_ns_ = 0;
   bool cancelled_ = false;

@@ -84,6 +84,8 @@ struct TuneResult {
   double spectator_ms = 0.0;
   bool spectator_wins = false;  // faster than the winner by min_gain and beyond chance
   std::string spectator_note;
+  // B was really flushed before each timed call: as cold_b asked, where the processor can.
+  bool cold = false;
   double clock_mhz = 0.0;  // of the core, by a chain of dependent additions; 0: not known
   PerfReading counters;    // of the winner
 };

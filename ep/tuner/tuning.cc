@@ -5,12 +5,16 @@
 #include <cstdio>
 #include <utility>
 
+#include "tuner/cache_flush.h"
+#include "tuner/clock_probe.h"
 #include "tuner/journal_scope.h"
+#include "tuner/operand_ranges.h"
 #include "tuner/statistics.h"
 
 namespace tunableop {
 namespace {
 
+constexpr double kClockShare = 0.02;   // of the budget, for the core to reach its clock
 constexpr double kProbingShare = 0.5;  // of the budget: then the race begins with who is there
 constexpr double kBytesPerMs = 256
                                << 10;  // of C, for each ms of the budget: checking takes time too
@@ -79,7 +83,19 @@ Result<TuneResult> Tuning::RunToEnd(std::span<const std::shared_ptr<const Backen
   std::vector<Candidate> candidates;
   for (const Contender& contender : contenders()) candidates.push_back(contender.candidate);
   const JournalScope scope(options_.journal, problem_, candidates);
+  PrepareMachine();
   return Measure();
+}
+
+void Tuning::PrepareMachine() {
+  if (options_.cold_b && CanFlushCaches()) {
+    cold_ = true;
+    sampler_.SetBeforeCall([this, b = RangesOf(problem_, operands_).b] {
+      FlushFromCaches(b.data, b.bytes, executor_);
+    });
+  }
+  // A virtual clock knows nothing of the core's.
+  if (!options_.now && sampler_.WaitForTurn()) WarmUpClock(kClockShare * options_.max_tuning_ms);
 }
 
 std::vector<size_t> Tuning::TrialOrder() {

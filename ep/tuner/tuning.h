@@ -40,6 +40,7 @@ class Tuning {
   std::optional<std::string> WhyUnmeasured();
   // Who must be tried comes first: the incumbent, the default, the spectator.
   std::vector<size_t> TrialOrder();
+  void PrepareMachine();
   Result<TuneResult> Measure();
   void TrySpectator(Contender& spectator, double base_ms);
   // One call of it fills too much of the budget for a race.
@@ -77,6 +78,7 @@ class Tuning {
   Field field_;
   bool unraced_ = false;  // there was no time to race anybody
   bool spectator_wins_ = false;
+  bool cold_ = false;  // B is flushed before each call
   std::optional<Scratch> scratch_;
   std::optional<Trial> trial_;
 };

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "tuner/clock_probe.h"
 #include "tuner/deny_list.h"
 #include "tuner/statistics.h"
 #include "tuner/tuning.h"
@@ -57,6 +58,8 @@ TuneResult Tuning::Finish(const Contender& winner, double winner_ms, std::string
     if (!contender.spectator) ++result.tried;
     result.samples.push_back({contender.candidate, std::move(contender.samples)});
   }
+  result.cold = cold_;
+  if (!options_.now && !result.samples.empty()) result.clock_mhz = MeasureClockMhz();
   result.spectator_wins = spectator_wins_;
   result.spectator_note = std::move(field_.spectator_note);
   result.rejected = std::move(field_.rejected);

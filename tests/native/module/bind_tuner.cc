@@ -13,6 +13,8 @@
 #include "module/module.h"
 #include "module/simulated_backend.h"
 #include "module/tuning_doubles.h"
+#include "tuner/cache_flush.h"
+#include "tuner/clock_probe.h"
 #include "tuner/statistics.h"
 #include "tuner/tuner.h"
 
@@ -121,6 +123,7 @@ py::dict ToDict(const TuneResult& result) {
   d["spectator_ms"] = result.spectator_ms;
   d["spectator_wins"] = result.spectator_wins;
   d["spectator_note"] = result.spectator_note;
+  d["cold"] = result.cold;
   d["clock_mhz"] = result.clock_mhz;
   d["cycles"] = result.counters.cycles;
   d["instructions"] = result.counters.instructions;
@@ -270,6 +273,8 @@ void BindTuner(py::module_& module) {
       py::arg("bias") = py::none(), py::arg("alpha") = 1.0F, py::arg("beta") = 0.0F,
       "Tunes with the libraries of this process, on one thread.");
 #endif
+  module.def("can_flush_caches", &CanFlushCaches);
+  module.def("measure_clock_mhz", &MeasureClockMhz);
   module.def(
       "chance_of_luck",
       [](const std::vector<double>& challenger, const std::vector<double>& incumbent,
