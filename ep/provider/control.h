@@ -20,7 +20,7 @@ extern "C" {
 //   load_cache      {token, path}          {"problems": [...]}
 //   save_cache      {token, path}          {}
 //   save_own_cache  {token}                {}
-//   measure_stock   {m, n, k, ...}         {"median_ms", "overhead_ms", "max_difference", ...}; see
+//   measure_stock   {m, n, k, ...}         {"median_ms", "alone_ms", ...}; see
 //                                          provider/stock_check.h, whose fields the arguments are,
 //                                          all integers; once ONNX Runtime has loaded the library
 __attribute__((visibility("default"))) int TunableOpControl(const char* method,

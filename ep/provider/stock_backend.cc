@@ -9,7 +9,9 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "gemm/packed_b.h"
 #include "provider/onnx_writer.h"
@@ -24,7 +26,11 @@ constexpr char kKernel[] = "CPUExecutionProvider";
 // ONNX Runtime copies a weight while it packs it (measured with 1.24 to 1.32): that copy, which
 // goes afterwards, and the packed one.
 constexpr size_t kWeightCopies = 2;
-constexpr int kOverheadRuns = 2000;
+constexpr size_t kOverheadRuns = 2000;
+// AloneMs: longer than the threads of a pool spin after their last work.
+constexpr std::chrono::milliseconds kCalm{60};
+constexpr int kWarmUps = 3;  // the first of them makes the session
+constexpr size_t kMostRuns = 1000;
 
 // The matrices of B that a call reads.
 int64_t WeightMatrices(const Problem& p) noexcept {
@@ -103,7 +109,8 @@ std::unique_ptr<float[]> Unpacked(const Problem& p, const float* packed) {
 
 class StockPlan final : public Plan {
  public:
-  explicit StockPlan(const Problem& problem) : problem_(problem) {}
+  explicit StockPlan(const Problem& problem, StockSession::Idle idle = StockSession::Idle::kSleep)
+      : problem_(problem), idle_(idle) {}
 
   Status Run(const Operands& operands, Executor& /*executor*/) const noexcept override {
     try {
@@ -159,18 +166,34 @@ class StockPlan final : public Plan {
       weight = unpacked_.get();
     }
     Result<std::unique_ptr<StockSession>> session =
-        StockSession::Create(node, problem_.threads, weight);
+        StockSession::Create(node, problem_.threads, idle_, weight);
     if (!session.ok()) return session.TakeStatus();
     session_ = std::move(session).value();
     return Status::Ok();
   }
 
   const Problem problem_;
+  const StockSession::Idle idle_;
   mutable std::mutex mutex_;
   mutable std::unique_ptr<float[]> unpacked_;  // the session may read it
   mutable std::unique_ptr<StockSession> session_;
   mutable Fixed fixed_;
 };
+
+Status Time(const Plan& plan, const Operands& operands, double& ms) {
+  SerialExecutor executor;
+  const auto start = std::chrono::steady_clock::now();
+  Status status = plan.Run(operands, executor);
+  const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start;
+  ms = spent.count();
+  return status;
+}
+
+double MedianOf(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
 class Stock final : public StockBackend {
  public:
@@ -190,15 +213,24 @@ class Stock final : public StockBackend {
     if (candidate.library != kLibrary || candidate.kernel != kKernel) {
       return Status(StatusCode::kNotFound, "stock: no kernel '" + candidate.FullName() + "'");
     }
-    if (Ort().api == nullptr) {
-      return Status(StatusCode::kNotSupported, "stock: no ONNX Runtime has loaded this library");
-    }
-    TUNABLEOP_RETURN_IF_ERROR(Validate(problem));
-    if (const std::optional<std::string> why = WhyNot(problem)) {
-      return Status(StatusCode::kNotSupported, "stock: " + *why + " (" + ToString(problem) + ")");
-    }
-    if (problem.b_constant != 0) TUNABLEOP_RETURN_IF_ERROR(CheckMemory(problem));
+    TUNABLEOP_RETURN_IF_ERROR(Check(problem));
     return std::unique_ptr<Plan>(std::make_unique<StockPlan>(problem));
+  }
+
+  Result<double> AloneMs(const Problem& problem, const Operands& operands,
+                         double budget_ms) const override {
+    TUNABLEOP_RETURN_IF_ERROR(Check(problem));
+    if (problem.threads > 1) std::this_thread::sleep_for(kCalm);
+    const StockPlan plan(problem, StockSession::Idle::kSpin);
+    double ms = 0.0;
+    for (int i = 0; i < kWarmUps; ++i) TUNABLEOP_RETURN_IF_ERROR(Time(plan, operands, ms));
+    std::vector<double> times;
+    for (double spent = 0.0; times.empty() || (spent < budget_ms && times.size() < kMostRuns);) {
+      TUNABLEOP_RETURN_IF_ERROR(Time(plan, operands, ms));
+      times.push_back(ms);
+      spent += ms;
+    }
+    return std::max(0.0, MedianOf(times) - OverheadMs());
   }
 
   double OverheadMs() const override {
@@ -219,7 +251,18 @@ class Stock final : public StockBackend {
                                           std::to_string(max_bytes_)};
   }
 
-  double MeasureOverhead() const noexcept {
+  Status Check(const Problem& problem) const {
+    if (Ort().api == nullptr) {
+      return {StatusCode::kNotSupported, "stock: no ONNX Runtime has loaded this library"};
+    }
+    TUNABLEOP_RETURN_IF_ERROR(Validate(problem));
+    if (const std::optional<std::string> why = WhyNot(problem)) {
+      return {StatusCode::kNotSupported, "stock: " + *why + " (" + ToString(problem) + ")"};
+    }
+    return problem.b_constant != 0 ? CheckMemory(problem) : Status::Ok();
+  }
+
+  static double MeasureOverhead() {
     Problem problem;
     problem.m = problem.n = problem.k = problem.lda = problem.ldb = problem.ldc = 1;
     const StockPlan plan(problem);
@@ -229,18 +272,11 @@ class Stock final : public StockBackend {
     operands.a = in.data();
     operands.b = in.data() + 1;
     operands.c = &out;
-    SerialExecutor executor;
-    std::array<double, kOverheadRuns> times{};
+    std::vector<double> times(kOverheadRuns);
     for (double& time : times) {
-      const auto start = std::chrono::steady_clock::now();
-      if (!plan.Run(operands, executor).ok()) return 0.0;
-      const std::chrono::duration<double, std::milli> spent =
-          std::chrono::steady_clock::now() - start;
-      time = spent.count();
+      if (!Time(plan, operands, time).ok()) return 0.0;
     }
-    auto* const middle = times.begin() + kOverheadRuns / 2;
-    std::nth_element(times.begin(), middle, times.end());
-    return *middle;
+    return MedianOf(times);
   }
 
   const size_t max_bytes_;

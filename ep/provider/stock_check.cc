@@ -16,6 +16,7 @@ namespace {
 
 constexpr int64_t kMostElements = int64_t{1} << 28;  // of one operand
 constexpr int64_t kMostRuns = 100'000;
+constexpr double kAloneBudgetMs = 10.0;
 
 // Floats in [-1, 1), the same for the same seed.
 std::vector<float> Random(int64_t count, uint64_t seed) {
@@ -152,10 +153,13 @@ Result<StockFigures> CheckStock(const StockCheck& check) {
     times.push_back(MillisecondsOf(*plan.value(), operands, status));
     if (!status.ok()) return status;
   }
-  if (check.beta == 0.0F) figures.max_difference = MaxDifference(check, problem, data);
   const auto middle = times.begin() + static_cast<ptrdiff_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());
   figures.median_ms = *middle;
+  Result<double> alone = backend->AloneMs(problem, operands, kAloneBudgetMs);
+  if (!alone.ok()) return alone.TakeStatus();
+  figures.alone_ms = alone.value();
+  if (check.beta == 0.0F) figures.max_difference = MaxDifference(check, problem, data);
   figures.overhead_ms = backend->OverheadMs();
   figures.kernel = candidate.FullName();
   figures.identity = backend->identity();

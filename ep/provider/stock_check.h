@@ -33,6 +33,7 @@ struct StockCheck {
 struct StockFigures {
   double median_ms = 0.0;  // of a run, its overhead included
   double first_ms = 0.0;   // of the run that makes the session
+  double alone_ms = 0.0;   // StockBackend::AloneMs
   double overhead_ms = 0.0;
   double max_difference = 0.0;  // |got - fp64 reference|, the largest
   std::string kernel;

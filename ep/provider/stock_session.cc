@@ -38,7 +38,7 @@ Result<OwnedValue> Wrap(const OrtMemoryInfo* memory, const void* data,
   return OwnedValue(raw);
 }
 
-Status Configure(OrtSessionOptions* options, int threads) {
+Status Configure(OrtSessionOptions* options, int threads, StockSession::Idle idle) {
   const OrtApi& api = *Ort().api;
   TUNABLEOP_RETURN_IF_ORT_ERROR(api.SetIntraOpNumThreads(options, threads));
   TUNABLEOP_RETURN_IF_ORT_ERROR(api.SetInterOpNumThreads(options, 1));
@@ -46,23 +46,23 @@ Status Configure(OrtSessionOptions* options, int threads) {
   // The node needs no memory but what it is given; an arena would keep more than the weight.
   TUNABLEOP_RETURN_IF_ORT_ERROR(api.DisableCpuMemArena(options));
   TUNABLEOP_RETURN_IF_ORT_ERROR(api.DisableMemPattern(options));
-  // Threads that spin after a run would take the cores from whatever is measured next.
+  if (idle == StockSession::Idle::kSpin) return Status::Ok();
   return FromOrt(api.AddSessionConfigEntry(options, "session.force_spinning_stop", "1"));
 }
 
 }  // namespace
 
 Result<std::unique_ptr<StockSession>> StockSession::Create(const NodeSpec& node, int threads,
-                                                           const float* weight) {
+                                                           Idle idle, const float* weight) {
   std::unique_ptr<StockSession> session(new StockSession(node));
   const BeingMade being_made;
-  TUNABLEOP_RETURN_IF_ERROR(session->Open(threads, weight));
+  TUNABLEOP_RETURN_IF_ERROR(session->Open(threads, idle, weight));
   return session;
 }
 
 bool StockSession::IsBeingMade() noexcept { return t_being_made; }
 
-Status StockSession::Open(int threads, const float* weight) {
+Status StockSession::Open(int threads, Idle idle, const float* weight) {
   const OrtApi& api = *Ort().api;
   OrtEnv* env = nullptr;
   // There is one already, and this is it: the level and the name are those it was made with.
@@ -71,7 +71,7 @@ Status StockSession::Open(int threads, const float* weight) {
   OrtSessionOptions* options = nullptr;
   TUNABLEOP_RETURN_IF_ORT_ERROR(api.CreateSessionOptions(&options));
   const OwnedSessionOptions owned_options(options);
-  TUNABLEOP_RETURN_IF_ERROR(Configure(options, threads));
+  TUNABLEOP_RETURN_IF_ERROR(Configure(options, threads, idle));
   OwnedValue initializer;
   if (node_.b_constant) {
     Result<OwnedMemoryInfo> memory = CpuMemory();
