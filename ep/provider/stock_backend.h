@@ -25,10 +25,11 @@ class StockBackend : public Backend {
   // With one thread a race that takes turns with other kernels says the same. With several it does
   // not: the threads of one pool spin for 25 to 35 ms after their last work, on the cores that the
   // other pool wants, and those of a Plan sleep between calls and wake too late (measured with two
-  // threads and 128x768x768 on a busy machine: 0.91 ms a call, 0.49 ms with threads that spin). So this waits until other
-  // pools have come to rest (60 ms, with several threads only), calls with threads that spin, and
-  // ends them. Writes to operands.c, with beta again and again. Errors are those of Prepare and
-  // Run. Blocks; thread-safe.
+  // threads and 128x768x768 on a busy machine: 0.91 ms a call, 0.49 ms with threads that spin). So
+  // this waits until other pools have come to rest (60 ms, with several threads only), calls with
+  // threads that spin, and ends them. Takes as much memory as a Plan, besides those that there are.
+  // Writes to operands.c, with beta again and again. Errors are those of Prepare and Run. Blocks;
+  // thread-safe.
   virtual Result<double> AloneMs(const Problem& problem, const Operands& operands,
                                  double budget_ms) const = 0;
 };
