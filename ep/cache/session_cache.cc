@@ -9,25 +9,20 @@
 #include <utility>
 
 #include "cache/epoch.h"
+#include "cache/eviction.h"
 
 namespace tunableop {
 namespace {
 
 constexpr size_t kSmallestTable = 64;
 
-// What a slot of the table points to. Immutable but for the CLOCK mark.
-struct Node final : Retired {
+// What a slot of the table points to. Immutable but for what the eviction notes in it.
+struct Node final : Retired, Tracked {
   Node(uint64_t h, const Problem& p, std::shared_ptr<const Entry> e)
-      : hash(h), problem(p), entry(std::move(e)) {}
+      : Tracked(h), problem(p), entry(std::move(e)) {}
 
-  const uint64_t hash;
   const Problem problem;  // a copy: comparing does not wait for another line of memory
   const std::shared_ptr<const Entry> entry;
-  // Found since the CLOCK hand last came by. Written only when it changes, so that a hot entry's
-  // cache line stays shared between the cores that read it.
-  // A new entry has to earn its mark: a sweep of problems seen once pushes out itself and not what
-  // is in use.
-  mutable std::atomic<uint8_t> used{0};
 };
 
 // Open addressing with linear probing. A slot that was ever filled never becomes empty again, only
@@ -63,7 +58,8 @@ struct SessionCache::Impl {
   explicit Impl(size_t max_entries)
       : capacity(std::max<size_t>(1, max_entries)),
         removed(Removed()),
-        table(new Table(kSmallestTable)) {}
+        table(new Table(kSmallestTable)),
+        eviction(capacity) {}
 
   ~Impl() {
     Table* last = table.load();
@@ -82,8 +78,10 @@ struct SessionCache::Impl {
     epoch::Retire(std::move(all));
   }
 
+  // Writers may change what readers may not.
+  static Node& Mutable(const Node* node) { return *const_cast<Node*>(node); }
   static std::unique_ptr<Retired> Own(const Node* node) {
-    return std::unique_ptr<Retired>(const_cast<Node*>(node));
+    return std::unique_ptr<Retired>(&Mutable(node));
   }
 
   const Node* FindNode(uint64_t hash, const Problem& problem) const noexcept {
@@ -126,22 +124,10 @@ struct SessionCache::Impl {
     size.store(size.load() - 1);
   }
 
-  // CLOCK: the hand clears marks and stops at the first entry without one.
   void EvictOne(std::vector<std::unique_ptr<Retired>>& unlinked) {
-    Table& t = *table.load();
-    while (true) {
-      std::atomic<const Node*>& slot = t.slots[hand & t.mask];
-      hand = (hand + 1) & t.mask;
-      const Node* node = slot.load();
-      if (node == nullptr || node == removed) continue;
-      if (node->used.load(std::memory_order_relaxed) != 0) {
-        node->used.store(0, std::memory_order_relaxed);
-        continue;
-      }
-      Remove(slot, unlinked);
-      evicted.store(evicted.load() + 1);
-      return;
-    }
+    const auto& node = static_cast<const Node&>(eviction.Evict());
+    Remove(*Locate(node.hash, node.problem), unlinked);
+    evicted.store(evicted.load() + 1);
   }
 
   // Room for one more entry with at most 3/4 of the slots filled or removed.
@@ -156,7 +142,6 @@ struct SessionCache::Impl {
       const Node* node = slot.load();
       if (node != nullptr && node != removed) Place(*fresh, node, removed, filled);
     }
-    hand = 0;
     table.store(fresh.release());
     unlinked.emplace_back(old);
   }
@@ -169,7 +154,7 @@ struct SessionCache::Impl {
 
   mutable std::mutex mutex;
   size_t filled = 0;  // slots that are not empty
-  size_t hand = 0;
+  Eviction eviction;
 };
 
 SessionCache::SessionCache(size_t capacity) : impl_(std::make_unique<Impl>(capacity)) {}
@@ -181,9 +166,7 @@ SessionCache::ReadGuard::~ReadGuard() { epoch::Leave(); }
 const Entry* SessionCache::Find(const Problem& problem) const noexcept {
   const Node* node = impl_->FindNode(Hash(problem), problem);
   if (node == nullptr) return nullptr;
-  if (node->used.load(std::memory_order_relaxed) == 0) {
-    node->used.store(1, std::memory_order_relaxed);
-  }
+  node->Found();
   return node->entry.get();
 }
 
@@ -198,12 +181,13 @@ void SessionCache::Put(std::shared_ptr<const Entry> entry) {
     const std::lock_guard lock(impl_->mutex);
     if (std::atomic<const Node*>* slot = impl_->Locate(hash, problem)) {
       const Node* old = slot->load();
-      node->used.store(old->used.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      impl_->eviction.Replace(Impl::Mutable(old), *node);
       slot->store(node.release());
       unlinked.push_back(Impl::Own(old));
     } else {
       impl_->EnsureRoom(unlinked);  // may throw, and then nothing was lost
       if (impl_->size.load() >= impl_->capacity) impl_->EvictOne(unlinked);
+      impl_->eviction.Add(*node);
       Impl::Place(*impl_->table.load(), node.release(), impl_->removed, impl_->filled);
       impl_->size.store(impl_->size.load() + 1);
     }
@@ -218,6 +202,7 @@ bool SessionCache::Erase(const Problem& problem) {
     const std::lock_guard lock(impl_->mutex);
     std::atomic<const Node*>* slot = impl_->Locate(Hash(problem), problem);
     if (slot == nullptr) return false;
+    impl_->eviction.Remove(Impl::Mutable(slot->load()));
     impl_->Remove(*slot, unlinked);
   }
   epoch::Retire(std::move(unlinked));
@@ -238,7 +223,7 @@ void SessionCache::Clear() {
     }
     unlinked.emplace_back(old);
     impl_->filled = 0;
-    impl_->hand = 0;
+    impl_->eviction.Clear();
     impl_->size.store(0);
   }
   epoch::Retire(std::move(unlinked));

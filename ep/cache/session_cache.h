@@ -28,7 +28,8 @@ struct Entry {
 
 class SessionCache {
  public:
-  // At most `capacity` entries (>= 1); beyond it the least recently used (approximately: CLOCK) go.
+  // At most `capacity` entries (>= 1); beyond it what is rarely used goes: see
+  // cache/eviction.h.
   explicit SessionCache(size_t capacity);
   ~SessionCache();
   SessionCache(const SessionCache&) = delete;

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import threading
+from collections import OrderedDict
 
 import pytest
 import tunableop_native_tests as _core
@@ -78,6 +80,204 @@ def test_what_is_used_stays() -> None:
         cache.put(make_problem(i + 1, 1, 1), "cold")
         for problem in hot:
             assert cache.find(problem) == "hot"
+
+
+def use(cache: _core.SessionCache, problem: _core.Problem) -> bool:
+    """What a session does: look it up, and put it where it is not. Whether it was there."""
+    found = cache.find(problem) is not None
+    if not found:
+        cache.put(problem, "")
+    return found
+
+
+@pytest.mark.parametrize("capacity", [5, 64, 250])
+def test_a_burst_of_rare_problems_leaves_the_hot_ones_in(capacity: int) -> None:
+    cache = _core.SessionCache(capacity)
+    hot = [make_problem(i + 1, 7, 7) for i in range(capacity * 4 // 5)]
+    for _ in range(5):
+        for problem in hot:
+            use(cache, problem)
+    for i in range(10 * capacity):
+        assert not use(cache, make_problem(i + 1, 1, 1))
+        assert len(cache) <= capacity
+    assert all(cache.find(problem) is not None for problem in hot)
+    assert cache.evicted == 10 * capacity - (capacity - len(hot))
+
+
+@pytest.mark.parametrize("capacity", [5, 64, 250])
+def test_hot_ones_that_have_cooled_make_room(capacity: int) -> None:
+    cache = _core.SessionCache(capacity)
+    for _ in range(10):
+        for i in range(capacity):
+            use(cache, make_problem(i + 1, 7, 7))
+    # As many others, one after the other: none is there yet when it comes again.
+    new = [make_problem(i + 1, 1, 1) for i in range(capacity)]
+    hits = [sum(use(cache, problem) for problem in new) for _ in range(10)]
+    assert hits[0] == 0
+    assert hits[-1] == capacity, hits
+    assert len(cache) == capacity
+
+
+def test_more_hot_ones_than_there_is_room_for_still_hit() -> None:
+    cache = _core.SessionCache(100)
+    source = random.Random(1)
+    problems = [make_problem(i + 1, 7, 7) for i in range(130)]
+    hits = sum(use(cache, problem) for problem in source.choices(problems, k=20_000))
+    assert hits > 20_000 * 0.65  # as many as fit, nominally 100 / 130
+    assert len(cache) == 100
+
+
+def test_the_often_used_gain_over_the_rarely_used() -> None:
+    # Of Zipf's law (what traffic looks like), the best that 100 entries could hit is the 100 most used.
+    cache = _core.SessionCache(100)
+    source = random.Random(1)
+    problems = [make_problem(i + 1, 7, 7) for i in range(2000)]
+    weights = [1 / (i + 1) for i in range(2000)]
+    hits = sum(use(cache, problem) for problem in source.choices(problems, weights, k=40_000))
+    best = sum(weights[:100]) / sum(weights)
+    lru: OrderedDict[int, None] = OrderedDict()
+    lru_hits = 0
+    source = random.Random(1)
+    for i in source.choices(range(2000), weights, k=40_000):
+        lru_hits += i in lru
+        lru[i] = None
+        lru.move_to_end(i)
+        if len(lru) > 100:
+            lru.popitem(last=False)
+    assert lru_hits / 40_000 < hits / 40_000 < best
+    assert hits / 40_000 > 0.9 * best
+
+
+class Model:
+    """The policy of cache/eviction.h, said again in a simpler way."""
+
+    HOT, STEPS, DEMOTION_STEPS = 4, 64, 16
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.most = capacity * 4 // 5
+        self.probation: OrderedDict[int, list[int]] = OrderedDict()  # [times found, since the hand]
+        self.protected: OrderedDict[int, list[int]] = OrderedDict()
+        self.past: OrderedDict[int, int] = OrderedDict()
+
+    def find(self, key: int) -> bool:
+        entry = self.probation.get(key) or self.protected.get(key)
+        if entry:
+            entry[:] = [min(entry[0] + 1, self.HOT), 1]
+        return entry is not None
+
+    def put(self, key: int) -> None:
+        if key in self.probation or key in self.protected:
+            return
+        if len(self.probation) + len(self.protected) == self.capacity:
+            victim = self.victim()
+            self.past[victim] = self.probation.pop(victim)[0]
+            if len(self.past) > self.capacity:
+                self.past.popitem(last=False)
+        self.probation[key] = [min(self.past.pop(key, -1) + 1, self.HOT), 0]
+
+    def victim(self) -> int:
+        steps = 0
+        while steps < self.STEPS:
+            key, (count, since) = next(iter(self.probation.items()))
+            if count == self.HOT and self.most:
+                self.protected[key] = self.probation.pop(key)
+                if len(self.protected) > self.most:
+                    self.demote()
+                    steps += 1
+            elif since:
+                self.probation[key][1] = 0
+                self.probation.move_to_end(key)
+                steps += 1
+            else:
+                return key
+        return next(iter(self.probation))
+
+    def demote(self) -> None:
+        for _ in range(self.DEMOTION_STEPS):
+            key, entry = next(iter(self.protected.items()))
+            if not entry[1]:
+                break
+            entry[1] = 0
+            self.protected.move_to_end(key)
+        key, _ = self.protected.popitem(last=False)
+        self.probation[key] = [0, 0]
+
+    def erase(self, key: int) -> bool:
+        return (self.probation.pop(key, None) or self.protected.pop(key, None)) is not None
+
+    def keys(self) -> list[int]:
+        return sorted([*self.probation, *self.protected])
+
+
+traffic = st.lists(
+    st.tuples(st.sampled_from(["find"] * 6 + ["put", "use", "use", "use", "erase"]), st.integers(1, 60)),
+    max_size=900,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(traffic, st.integers(1, 40), st.booleans())
+def test_what_stays_is_what_the_policy_says(steps: list[tuple[str, int]], capacity: int, skewed: bool) -> None:
+    cache, model = _core.SessionCache(capacity), Model(capacity)
+    for action, number in steps:
+        m = number * number // 60 + 1 if skewed else number
+        problem = make_problem(m, 1, 1)
+        if action == "erase":
+            assert cache.erase(problem) == model.erase(m)
+        if action in ("find", "use"):
+            assert (cache.find(problem) is not None) == model.find(m)
+        if action in ("put", "use"):
+            cache.put(problem, str(m))
+            model.put(m)
+        assert sorted(map(int, cache.kernels())) == model.keys()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_policy_over_long_traffic(seed: int) -> None:
+    source = random.Random(seed)
+    capacity = source.choice([1, 2, 7, 50, 120])
+    cache, model = _core.SessionCache(capacity), Model(capacity)
+    for step in range(6000):
+        m = step // 500 * 40 + int(source.paretovariate(0.6)) % (3 * capacity + 2)  # a set that drifts
+        problem = make_problem(m + 1, 1, 1)
+        assert (cache.find(problem) is not None) == model.find(m)
+        cache.put(problem, str(m))
+        model.put(m)
+        if step % 50 == 0:
+            assert sorted(map(int, cache.kernels())) == model.keys()
+
+
+def test_an_eviction_does_not_look_at_all_entries() -> None:
+    # Most of a large cache is in use all the time: putting one more must not go through all of it.
+    def ns(capacity: int) -> float:
+        return min(_core.measure_put(capacity) for _ in range(5))
+
+    assert ns(20_000) < 20 * ns(200)  # nominally equal, but for the caches of the processor
+
+
+def test_clearing_forgets_who_was_protected() -> None:
+    cache = _core.SessionCache(5)
+    hot = [make_problem(i + 1, 7, 7) for i in range(4)]
+    for problem in hot * 6:
+        use(cache, problem)
+    cache.clear()
+    for problem in hot:
+        use(cache, problem)
+    for i in range(5):
+        use(cache, make_problem(i + 1, 1, 1))
+    assert all(cache.find(problem) is None for problem in hot)
+
+
+def test_replacing_keeps_the_place() -> None:
+    cache = _core.SessionCache(5)
+    hot = make_problem(1, 7, 7)
+    for _ in range(5):
+        use(cache, hot)
+    for i in range(50):
+        cache.put(hot, str(i))
+        use(cache, make_problem(i + 1, 1, 1))
+    assert cache.find(hot) == "49"
 
 
 def test_replacing_never_evicts() -> None:

@@ -267,6 +267,8 @@ void BindCache(py::module_& module) {
       py::arg("threads"), py::arg("seconds"), py::arg("distinct"), py::arg("capacity"));
   module.def("measure_find", &MeasureFind, py::arg("distinct"),
              py::call_guard<py::gil_scoped_release>());
+  module.def("measure_put", &MeasurePut, py::arg("capacity"),
+             py::call_guard<py::gil_scoped_release>());
 }
 
 }  // namespace tunableop::bindings

@@ -163,4 +163,27 @@ double MeasureFind(int64_t distinct) {
   return found == kFinds ? spent.count() / kFinds : -1.0;
 }
 
+double MeasurePut(int64_t capacity) {
+  Graveyard graveyard;
+  SessionCache cache(static_cast<size_t>(capacity));
+  const int64_t hot = capacity * 4 / 5;
+  const auto find_hot = [&] {
+    const SessionCache::ReadGuard guard;
+    for (int64_t i = 0; i < hot; ++i) cache.Find(MakeProblem(i));
+  };
+  for (int64_t i = 0; i < hot; ++i) cache.Put(graveyard.Make(i));
+  for (int turn = 0; turn < 4; ++turn) find_hot();
+  int64_t next = hot;
+  while (next < 2 * capacity) cache.Put(graveyard.Make(next++));
+  constexpr int64_t kPuts = 20'000;
+  std::chrono::duration<double, std::nano> spent{0};
+  for (int64_t put = 0; put < kPuts;) {
+    find_hot();
+    const auto begin = std::chrono::steady_clock::now();
+    for (const int64_t end = put + kPuts / 10; put < end; ++put) cache.Put(graveyard.Make(next++));
+    spent += std::chrono::steady_clock::now() - begin;
+  }
+  return spent.count() / kPuts;
+}
+
 }  // namespace tunableop::bindings

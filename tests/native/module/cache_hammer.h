@@ -24,4 +24,7 @@ HammerReport HammerCache(int threads, double seconds, int64_t distinct, size_t c
 // Nanoseconds of a ReadGuard and a Find that hits, over `distinct` entries, on one thread.
 double MeasureFind(int64_t distinct);
 
+// Nanoseconds of a Put that evicts, where 4/5 of `capacity` entries are found again and again.
+double MeasurePut(int64_t capacity);
+
 }  // namespace tunableop::bindings
