@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +70,12 @@ WHOLE: Section = {
 
 def parse(content: Any) -> tuple[Section, list[str]]:
     text = content if isinstance(content, str) else json.dumps(content)
-    return _core.parse_knowledge(text, "results.json", FINGERPRINT)
+    found, problems = _core.parse_knowledge(text, "results.json", FINGERPRINT)
+    return found, problems
 
 
-def document_of(schema: int = 2, **parts: Any) -> Section:
-    section = {"fingerprint": FINGERPRINT, "entries": [], **parts}
+def document_of(schema: int = 2, /, **parts: Any) -> Section:
+    section: Section = {"fingerprint": FINGERPRINT, "entries": [], **parts}
     return {"schema": schema, "machines": [section]}
 
 
@@ -94,6 +96,11 @@ def test_everything_survives(tmp_path: Path) -> None:
     assert saved(tmp_path / "results.json", WHOLE) == WHOLE
 
 
+def by(*fields: str) -> Callable[[Any], Any]:
+    """What must not occur twice."""
+    return lambda element: tuple(element[field] for field in fields)
+
+
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 counts = st.integers(0, 2**53)
 numbers = st.floats(0, 1e300)
@@ -112,25 +119,25 @@ sections = st.fixed_dictionaries(
                 m_high=st.integers(100, 2**53),
             ),
             max_size=3,
-            unique_by=lambda r: (r["k"], r["m_low"], r["m_high"]),
+            unique_by=by("k", "m_low", "m_high"),
         ),
         "seen": st.lists(
             st.builds(seen, m=counts.filter(lambda m: m < 2**30), uses=counts),
             min_size=1,
             max_size=3,
-            unique_by=lambda s: s["m"],
+            unique_by=by("m"),
         ),
         "nodes": st.lists(
             st.builds(node, name=texts, op=texts, k=counts, ours_ms=numbers, stock=st.booleans()),
             min_size=1,
             max_size=3,
-            unique_by=lambda n: (n["op"], n["name"], n["k"]),
+            unique_by=by("op", "name", "k"),
         ),
         "denied": st.lists(
             st.builds(denied, kernel=texts, reason=texts, deaths=st.integers(0, 10**6), until=counts),
             min_size=1,
             max_size=3,
-            unique_by=lambda d: d["kernel"],
+            unique_by=by("kernel"),
         ),
         "spent": st.fixed_dictionaries({"day": st.integers(1, TODAY), "ms": numbers}),
     }

@@ -45,7 +45,8 @@ def test_the_nearest_in_ratio() -> None:
 @pytest.mark.parametrize(
     "fields",
     [{"n": 9}, {"k": 9}, {"batch": 2}, {"threads": 2}, {"epilogue": _core.Epilogue.relu}, {"ldc": 50},
-     {"trans_b": 1}, {"b_constant": 1}, {"b_layout": _core.BLayout.packed}, {"a_type": _core.DataType.float64}],
+     {"trans_b": 1}, {"b_constant": 1}, {"b_layout": _core.BLayout.packed},
+     {"a_type": _core.DataType.float64}],
     ids=str,
 )  # fmt: skip
 def test_everything_but_m_and_alignment_must_match(fields: dict[str, Any]) -> None:

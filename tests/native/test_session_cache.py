@@ -218,7 +218,9 @@ traffic = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(traffic, st.integers(1, 40), st.booleans())
-def test_what_stays_is_what_the_policy_says(steps: list[tuple[str, int]], capacity: int, skewed: bool) -> None:
+def test_what_stays_is_what_the_policy_says(
+    steps: list[tuple[str, int]], capacity: int, skewed: bool
+) -> None:
     cache, model = _core.SessionCache(capacity), Model(capacity)
     for action, number in steps:
         m = number * number // 60 + 1 if skewed else number
@@ -251,7 +253,7 @@ def test_the_policy_over_long_traffic(seed: int) -> None:
 def test_an_eviction_does_not_look_at_all_entries() -> None:
     # Most of a large cache is in use all the time: putting one more must not go through all of it.
     def ns(capacity: int) -> float:
-        return min(_core.measure_put(capacity) for _ in range(5))
+        return min(float(_core.measure_put(capacity)) for _ in range(5))
 
     assert ns(20_000) < 20 * ns(200)  # nominally equal, but for the caches of the processor
 
