@@ -47,7 +47,9 @@ struct SpentRecord {
   double ms = 0.0;
 };
 
+// A member with an initialiser may be left out by who names the others; gcc warns otherwise.
 struct Knowledge {
+  // NOLINTBEGIN(readability-redundant-member-init)
   std::vector<Record> records = {};
   std::vector<SeenRecord> seen = {};
   std::vector<NodeRecord> nodes = {};
@@ -55,6 +57,7 @@ struct Knowledge {
   // To SaveFile: what was spent since this session's last save, which is added to what the file
   // has of the same day. From LoadFile: what the file has.
   SpentRecord spent = {};
+  // NOLINTEND(readability-redundant-member-init)
 };
 
 }  // namespace tunableop
