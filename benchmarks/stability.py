@@ -222,6 +222,7 @@ def judge(
         "gain": [gains[name] for name in elected],
         "noise": vars(bootstrap_ratio(seconds[AGAIN], base, paired=True)),
         "unmeasured": sum(entry(document)["budget_ms"] > 0 for document in documents),
+        "cold": sum(bool(entry(document).get("cold_b")) for document in documents),
         "median_us": {name: statistics.median(values) * 1e6 for name, values in seconds.items()},
         "rounds_us": {name: [value * 1e6 for value in values] for name, values in seconds.items()},
     }
@@ -264,6 +265,8 @@ def _summary(results: Sequence[dict[str, Any]]) -> str:
     ]
     if kept:
         lines.append(f"{kept} elections kept the default for want of time (max_tuning_ms)")
+    if cold := sum(r["cold"] for r in results):
+        lines.append(f"{cold} elections were held with B out of the caches; here it is in them")
     return "\n".join(lines)
 
 

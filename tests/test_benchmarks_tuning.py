@@ -58,8 +58,9 @@ def test_ratios_are_to_the_best_that_was_elected():
 def judged(name, *ratios):
     noise = {"value": 1.0, "low": 0.99, "high": 1.01}
     elected = [f"k{ratio}" for ratio in ratios]
-    common_part = {"size": "1x1x1", "threads": 1, "default": "k1.0", "noise": noise, "unmeasured": 1}
+    common_part = {"size": "1x1x1", "threads": 1, "default": "k1.0", "noise": noise}
     figures = {"elected": elected, "ratio": list(ratios), "gain": [1.0 for _ in ratios]}
+    figures |= {"unmeasured": 1, "cold": 2}
     return {"shape": name, **common_part, **figures}
 
 
@@ -79,6 +80,7 @@ def test_stability_misses_its_bound(capsys, monkeypatch, tmp_path):
     assert "2 shapes x 2 processes: 75.0% within 2%" in printed.out
     assert "1x k1.0 (default), 1x k1.021" in printed.out
     assert "2 elections kept the default for want of time" in printed.out
+    assert "4 elections were held with B out of the caches; here it is in them" in printed.out
     assert stability.main([*command, "--check", "--min-share", "0.7"]) == 0
     with pytest.raises(SystemExit):
         stability.main([*command, "--max-mflop", "0"])

@@ -9,6 +9,7 @@ import pytest
 import tunableop_native_tests as _core
 from tuning_helpers import kernel, tune
 
+
 def switches(elections: int, times: list[float], noise: float, **fields: Any) -> int:
     """How often of `elections` the default lost."""
     budget = fields.pop("budget", 3000.0)

@@ -150,7 +150,10 @@ def test_a_spectator_does_not_change_the_election() -> None:
 def test_a_spectator_wins_beyond_chance_only(ms: float, wins: int) -> None:
     count = 0
     for seed in range(20):
-        default, watching = kernel("default", noise=0.2, seed=seed), kernel("x", ms, noise=0.2, seed=seed + 99)
+        default, watching = (
+            kernel("default", noise=0.2, seed=seed),
+            kernel("x", ms, noise=0.2, seed=seed + 99),
+        )
         result = tune(default, spectator=[watching], max_tuning_ms=3000.0)
         count += result["spectator_wins"]
     assert abs(count - wins) <= 1
