@@ -62,20 +62,30 @@ std::string Control(const std::string& path, const std::string& method,
   return text;
 }
 
+py::dict ToDict(const Death& call) {
+  py::dict d;
+  d["library"] = call.library;
+  d["kernel"] = call.kernel;
+  d["problem"] = call.problem;
+  return d;
+}
+
 std::optional<py::dict> Watch(const std::filesystem::path& cache, int64_t pid) {
   Result<Progress> progress = [&] {
     const py::gil_scoped_release release;
     return WatchJournal(cache, pid);
   }();
   if (!progress.ok()) return std::nullopt;
-  const Death& current = progress.value().current;
-  py::dict d;
+  py::dict d = ToDict(progress.value().current);
   d["in_call"] = progress.value().in_call;
   d["calls"] = progress.value().calls;
-  d["library"] = current.library;
-  d["kernel"] = current.kernel;
-  d["problem"] = current.problem;
   return d;
+}
+
+std::optional<py::dict> LastCallOf(const std::filesystem::path& cache, int64_t pid) {
+  Result<Death> call = LastCall(cache, pid);
+  if (!call.ok()) return std::nullopt;
+  return ToDict(call.value());
 }
 
 }  // namespace
@@ -86,6 +96,8 @@ void BindSession(py::module_& module) {
       "Asks the provider library; arguments and answer are JSON. Raises as ThrowIfError does.");
   module.def("watch_journal", &Watch, py::arg("cache"), py::arg("pid"),
              "What a measuring process that uses `cache` is calling; None: it holds no journal.");
+  module.def("last_call", &LastCallOf, py::arg("cache"), py::arg("pid"),
+             "What a process that is dead was calling; None: nothing. Leaves its journal.");
 }
 
 }  // namespace tunableop::bindings

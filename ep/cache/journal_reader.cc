@@ -115,6 +115,20 @@ bool Remove(int dir, const std::string& name, int fd) {
   return ::unlinkat(dir, name.c_str(), 0) == 0;
 }
 
+// Calls `visit` with the descriptor of each journal of `pid`, and whether its lock is held. The
+// lock is tried for a moment: who collects just then leaves the file to the next one who does.
+template <typename Visit>
+void ForEachOf(const std::filesystem::path& cache, int64_t pid, const Visit& visit) {
+  const JournalPlace place = PlaceOfJournals(cache.string());
+  const Folder folder(::opendir(place.folder.c_str()));
+  if (folder == nullptr) return;
+  for (const Found& found : JournalsIn(folder.get(), place.prefix)) {
+    if (found.pid != std::to_string(pid)) continue;
+    const UniqueFd fd = OpenJournal(::dirfd(folder.get()), found.name);
+    if (fd.get() >= 0) visit(fd.get(), ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0);
+  }
+}
+
 }  // namespace
 
 std::array<char, 40> BootId() {
@@ -151,32 +165,38 @@ std::vector<Death> CollectDeaths(const std::filesystem::path& cache) {
 }
 
 Result<Progress> WatchJournal(const std::filesystem::path& cache, int64_t pid) {
-  const JournalPlace place = PlaceOfJournals(cache.string());
-  const Status none(StatusCode::kNotFound, "process " + std::to_string(pid) +
-                                               " holds no journal beside " + cache.string());
-  const Folder folder(::opendir(place.folder.c_str()));
-  if (folder == nullptr) return Status(StatusCode::kNotFound, std::string(none.message()));
   bool any = false;
   Progress progress;
-  for (const Found& found : JournalsIn(folder.get(), place.prefix)) {
-    if (found.pid != std::to_string(pid)) continue;
-    const UniqueFd fd = OpenJournal(::dirfd(folder.get()), found.name);
-    // Free to lock: a dead process's that had this number before, for CollectDeaths.
-    if (fd.get() < 0 || ::flock(fd.get(), LOCK_SH | LOCK_NB) == 0) continue;
-    const std::optional<JournalPage> page = ReadPage(fd.get());
+  ForEachOf(cache, pid, [&](int fd, bool alive) {
+    if (!alive) return;  // of a dead process that had this number before
+    const std::optional<JournalPage> page = ReadPage(fd);
     // Names change between calls only, so that one call seen before and after is one whole name.
-    const std::optional<JournalPage> again = ReadPage(fd.get());
-    if (!page || !again) continue;
+    const std::optional<JournalPage> again = ReadPage(fd);
+    if (!page || !again) return;
     any = true;
     progress.calls += again->calls;
-    if (page->calls != again->calls || page->current != again->current) continue;
+    if (page->calls != again->calls || page->current != again->current) return;
     if (auto call = CallIn(*page)) {
       progress.in_call = true;
       progress.current = std::move(*call);
     }
-  }
-  if (!any) return Status(StatusCode::kNotFound, std::string(none.message()));
-  return progress;
+  });
+  if (any) return progress;
+  return Status(StatusCode::kNotFound,
+                "process " + std::to_string(pid) + " holds no journal beside " + cache.string());
+}
+
+Result<Death> LastCall(const std::filesystem::path& cache, int64_t pid) {
+  const std::array<char, 40> boot = BootId();
+  std::optional<Death> last;
+  ForEachOf(cache, pid, [&](int fd, bool alive) {
+    const std::optional<JournalPage> page = alive ? std::nullopt : ReadPage(fd);
+    if (!page || page->boot != boot) return;
+    if (auto call = CallIn(*page)) last = std::move(*call);
+  });
+  if (last) return std::move(*last);
+  return Status(StatusCode::kNotFound,
+                "process " + std::to_string(pid) + " left no call beside " + cache.string());
 }
 
 }  // namespace tunableop

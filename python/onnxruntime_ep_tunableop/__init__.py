@@ -34,6 +34,7 @@ from ._library import (
 )
 from .errors import NoDeviceError, NotAssignedError, OptionError, TunableOpError, UnsupportedRuntimeError
 from .session import InferenceSession, session_options
+from .tuning import TuneProgress, TuneSummary, tune, warm
 
 __version__: str = _core.__version__
 
@@ -48,6 +49,8 @@ __all__ = [
     "Shape",
     "Stats",
     "TunableOpError",
+    "TuneProgress",
+    "TuneSummary",
     "UnsupportedRuntimeError",
     "__version__",
     "devices",
@@ -63,5 +66,7 @@ __all__ = [
     "session_options",
     "set_tuning_results",
     "stats",
+    "tune",
     "unregister",
+    "warm",
 ]

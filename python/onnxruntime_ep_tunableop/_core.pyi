@@ -1,5 +1,6 @@
 """The native module: all that it holds, which is what the package itself uses."""
 
+import os
 from typing import TypedDict
 
 __version__: str
@@ -21,7 +22,22 @@ class Fingerprint(TypedDict):
     features: str
     cores: int
 
+class Call(TypedDict):
+    """A call of a kernel that was tried."""
+
+    library: str
+    kernel: str
+    problem: str
+
+class JournalView(Call):
+    """What a measuring process is doing; the call's texts are empty outside of one."""
+
+    in_call: bool
+    calls: int
+
 def control(library_path: str, method: str, arguments: str) -> str: ...
+def watch_journal(cache: str | os.PathLike[str], pid: int) -> JournalView | None: ...
+def last_call(cache: str | os.PathLike[str], pid: int) -> Call | None: ...
 def libraries() -> list[LibraryState]: ...
 def cpu_fingerprint() -> Fingerprint: ...
 def set_openblas_search_path(path: str) -> None: ...

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import tunableop_native_tests as _core
-from onnxruntime_ep_tunableop._core import watch_journal
+from onnxruntime_ep_tunableop._core import last_call, watch_journal
 
 KERNELS = ["avx512:6x64/kc384/rows", "avx512:8x48/kc384/none", "avx2:6x16/kc256/rows"]
 
@@ -87,13 +87,12 @@ def candidates(*names: str, library: str = "native") -> list[Any]:
 def test_death_in_a_call(cache: Path, end: str, code: int, index: int) -> None:
     calls = f"journal.enter(1); journal.leave(); journal.enter({index}); {end}"
     assert run(calls, cache) == code
-    (death,) = _core.collect_deaths(cache)
-    assert death == {
-        "library": "native",
-        "kernel": KERNELS[index],
-        "problem": "M=128,N=1536,K=384,fp32",
-        "is_default": index == 0,
-    }
+    told = {"library": "native", "kernel": KERNELS[index], "problem": "M=128,N=1536,K=384,fp32"}
+    pid = int(journals(cache.parent)[0].split(".")[-2])
+    assert last_call(cache, pid) == told  # leaves the file
+    assert last_call(cache, pid + 1) is None
+    assert _core.collect_deaths(cache) == [told | {"is_default": index == 0}]
+    assert last_call(cache, pid) is None
     assert journals(cache.parent) == []
     assert _core.collect_deaths(cache) == []
 
@@ -290,17 +289,17 @@ def test_what_is_no_journal_stays(cache: Path, dead: Path) -> None:
 
 def test_names_that_do_not_fit(cache: Path) -> None:
     script = """
-        long = _core.Candidate("vendor", "k" * 3500)
+        long = _core.Candidate("vendor", "k" * 3501)
         journal.begin(problem, [long] * 5000)
         journal.enter(4999)
         os.abort()
     """
     run(script, cache)
     (death,) = _core.collect_deaths(cache)
-    assert death["kernel"] == "k" * 3500
-    run(script.replace("3500", "30000"), cache)
+    assert death["kernel"] == "k" * 3501
+    run(script.replace("3501", "30000"), cache)
     (death,) = _core.collect_deaths(cache)
-    assert death["kernel"] == "k" * 3500
+    assert death["kernel"] == "k" * 3501
 
 
 # When the system says no
