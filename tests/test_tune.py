@@ -376,7 +376,7 @@ def test_no_worker_outlives_the_call(plan: Plan) -> None:
 
 def test_the_real_worker_says_what_is_wrong(tmp_path: Path) -> None:
     cache = tmp_path / "model.tune.json"
-    with pytest.raises(tunableop.OptionError, match="^TunableOp option"):
+    with pytest.raises(tunableop.OptionError, match=r"^TunableOp option"):
         isolated(cache, max_tuning_ms=-1)
 
 

@@ -13,7 +13,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <system_error>
 #include <utility>
 
@@ -37,7 +36,7 @@ Status CannotCreate(const std::string& name, const char* action, int error) {
 struct Slot {
   std::atomic<void*> page{nullptr};  // null: free
   std::atomic<int> fd{-1};           // whoever exchanges it for -1 may use `page`
-  std::atomic<pthread_t> caller{};   // the thread that entered the last call
+  std::atomic<pthread_t> caller;     // the thread that entered the last call
 };
 // Journals beyond these are left alone at forks and exits.
 constexpr size_t kSlots = 256;
@@ -52,9 +51,13 @@ void LetGoInChild() {
   for (Slot& slot : Slots()) {
     const int fd = slot.fd.exchange(-1, std::memory_order_acq_rel);
     if (fd < 0) continue;
-    // Private memory in the mapping's place: stores of the child go on, and tell nobody.
-    ::mmap(slot.page.load(std::memory_order_relaxed), sizeof(JournalPage), PROT_READ | PROT_WRITE,
-           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    // Private memory in the mapping's place: stores of the child go on, and tell nobody. Where
+    // there is no memory, a child that is in a call at this very moment may tell of it; nothing
+    // breaks.
+    const void* replaced =
+        ::mmap(slot.page.load(std::memory_order_relaxed), sizeof(JournalPage),
+               PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    static_cast<void>(replaced);
     ::close(fd);  // not LOCK_UN, which would take the parent's lock
   }
 }
@@ -123,7 +126,7 @@ int Allocate(int fd) {
 template <size_t N>
 void Write(JournalText<N>& to, std::string_view text) {
   const size_t size = std::min(text.size(), N);
-  std::memcpy(to.bytes.data(), text.data(), size);
+  text.copy(to.bytes.data(), size);
   to.size = static_cast<uint32_t>(size);
 }
 
