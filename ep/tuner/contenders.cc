@@ -23,7 +23,7 @@ void Field::Reject(const Contender& contender, std::string reason) {
 
 void Field::RejectWrong(Contender& contender, const std::string& reason) {
   contender.right = false;
-  if (!contender.spectator) wrong.push_back({contender.candidate, reason});
+  if (!contender.spectator) wrong.push_back({contender.index, reason});
   Reject(contender, reason);
 }
 
@@ -54,7 +54,7 @@ namespace {
 std::string Add(Field& field, const Problem& problem, const std::shared_ptr<const Backend>& backend,
                 const Candidate& candidate, const TunerOptions& options) {
   if (options.remember_wrong) {
-    if (const std::optional<std::string> reason = DenialOf(candidate)) {
+    if (const std::optional<std::string> reason = DenialOf(candidate, backend->identity())) {
       return "denied: " + *reason;
     }
   }

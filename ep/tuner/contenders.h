@@ -20,10 +20,11 @@ struct Contender {
   std::shared_ptr<const Plan> plan;
   std::shared_ptr<const Backend> backend;
   // Milliseconds: its probes, and once it has raced, its samples of the race.
-  std::vector<double> samples;
+  std::vector<double> samples = {};
   double error = 0.0;
   bool right = false;  // verified, or verification is off and it ran
   bool raced = false;
+  bool returned = false;   // from a first call that it might have hung in
   bool spectator = false;  // runs with the others, but is never elected, nor denied
 };
 
@@ -36,7 +37,11 @@ struct Field {
   size_t incumbent = 0;               // the one to beat
   std::string spectator_note;         // why there is no spectator, or none any more
   std::vector<Rejection> rejected;
-  std::vector<Rejection> wrong;  // of the rejected, those that gave a wrong answer
+  struct Wrong {
+    size_t index;  // of the contender
+    std::string reason;
+  };
+  std::vector<Wrong> wrong;  // of the rejected, those that gave a wrong answer
 
   void Reject(const Contender& contender, std::string reason);
   void RejectWrong(Contender& contender, const std::string& reason);

@@ -2,13 +2,16 @@
 
 #include <map>
 #include <mutex>
+#include <tuple>
 
 namespace tunableop {
 namespace {
 
+using Key = std::tuple<std::string, std::string, std::string>;  // library, kernel, identity
+
 struct DenyList {
   std::mutex mutex;
-  std::map<std::string, std::string> reasons;  // by Candidate::FullName()
+  std::map<Key, Denial> denials;
 };
 
 // Never destroyed: sessions may outlive static destruction at process exit.
@@ -19,20 +22,41 @@ DenyList& List() {
 
 }  // namespace
 
-void Deny(const Candidate& candidate, const std::string& reason) {
+void Deny(const Candidate& candidate, const std::string& identity, const std::string& reason) {
   DenyList& list = List();
   const std::lock_guard lock(list.mutex);
-  list.reasons.emplace(candidate.FullName(), reason);
-  internal::denial_count.store(list.reasons.size(), std::memory_order_release);
+  list.denials.try_emplace(Key(candidate.library, candidate.kernel, identity),
+                           Denial{candidate, identity, reason});
+  internal::denial_count.store(list.denials.size(), std::memory_order_release);
+}
+
+std::optional<std::string> DenialOf(const Candidate& candidate, const std::string& identity) {
+  if (DenialCount() == 0) return std::nullopt;
+  DenyList& list = List();
+  const std::lock_guard lock(list.mutex);
+  const auto found = list.denials.find(Key(candidate.library, candidate.kernel, identity));
+  if (found == list.denials.end()) return std::nullopt;
+  return found->second.reason;
 }
 
 std::optional<std::string> DenialOf(const Candidate& candidate) {
   if (DenialCount() == 0) return std::nullopt;
   DenyList& list = List();
   const std::lock_guard lock(list.mutex);
-  const auto found = list.reasons.find(candidate.FullName());
-  if (found == list.reasons.end()) return std::nullopt;
-  return found->second;
+  const auto found = list.denials.lower_bound(Key(candidate.library, candidate.kernel, ""));
+  if (found == list.denials.end()) return std::nullopt;
+  const Candidate& denied = found->second.candidate;
+  if (denied.library != candidate.library || denied.kernel != candidate.kernel) return std::nullopt;
+  return found->second.reason;
+}
+
+std::vector<Denial> Denials() {
+  DenyList& list = List();
+  const std::lock_guard lock(list.mutex);
+  std::vector<Denial> all;
+  all.reserve(list.denials.size());
+  for (const auto& [key, denial] : list.denials) all.push_back(denial);
+  return all;
 }
 
 }  // namespace tunableop

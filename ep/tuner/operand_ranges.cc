@@ -26,7 +26,7 @@ OperandRanges RangesOf(const Problem& p, const Operands& o) noexcept {
     ranges.b = p.trans_b != 0 ? Matrices(o.b, p.b_type, p.n, p.k, p.ldb, p.batch, p.stride_b)
                               : Matrices(o.b, p.b_type, p.k, p.n, p.ldb, p.batch, p.stride_b);
   }
-  if (o.c != nullptr) ranges.c = Matrices(o.c, p.c_type, p.m, p.n, p.ldc, p.batch, p.stride_c);
+  ranges.c = Matrices(o.c, p.c_type, p.m, p.n, p.ldc, p.batch, p.stride_c);
   if (o.bias != nullptr) ranges.bias = {o.bias, static_cast<size_t>(p.n) * SizeOf(p.c_type)};
   return ranges;
 }

@@ -17,7 +17,7 @@ struct Range {
 struct OperandRanges {
   Range a;
   Range b;     // plain or packed
-  Range c;     // whatever beta is
+  Range c;     // whatever beta is; its pointer may be null
   Range bias;  // of an epilogue with one
 };
 

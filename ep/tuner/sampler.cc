@@ -19,7 +19,7 @@ int CallsPerSample(double ms_per_call) {
 }
 
 bool Sampler::WaitForTurn() {
-  if (cancelled_) return false;
+  if (stopped()) return false;
   if (pacer_ == nullptr) return true;
   const int64_t begin = now_();
   cancelled_ = !pacer_->WaitForTurn();

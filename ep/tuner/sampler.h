@@ -35,19 +35,28 @@ class Sampler {
 
   // Time without what was waited for the pacer.
   int64_t Now() const { return now_() - waited_ns_; }
-  bool OutOfTime() const { return cancelled_ || Now() >= deadline_ns_; }
-  // The pacer told us to give up: nothing runs any more.
+  bool OutOfTime() const { return stopped() || Now() >= deadline_ns_; }
+  // The pacer told us to give up.
   bool cancelled() const { return cancelled_; }
+  // Nothing runs any more: cancelled, or Stop() was called.
+  bool stopped() const { return cancelled_ || stopped_; }
+  void Stop() { stopped_ = true; }
+  // Takes a call that was abandoned off the clock: the others shall not pay for it.
+  void Forgive(int64_t ns) {
+    waited_ns_ += ns;
+    forgiven_ns_ += ns;
+  }
+  int64_t forgiven_ns() const { return forgiven_ns_; }
 
   // Before anything that takes a while. False: give up.
   bool WaitForTurn();
   // Something else ran since then.
   bool Disturbed() const { return pacer_ != nullptr && pacer_->Disturbed(); }
 
-  // Milliseconds of one call, whatever the deadline; -1 when cancelled.
+  // Milliseconds of one call, whatever the deadline; -1 when stopped.
   Status Once(const TimedCall& call, double& ms);
 
-  // Milliseconds of a call, the mean over `calls`; -1 when cancelled or when there is no time: no
+  // Milliseconds of a call, the mean over `calls`; -1 when stopped or when there is no time: no
   // call starts after the deadline, nor the first when it is known (`expected_ms`) to end after it.
   // A disturbed sample is taken again, three times at most. The error of a call that fails.
   Status Take(const TimedCall& call, int calls, double expected_ms, double& ms);
@@ -62,7 +71,9 @@ class Sampler {
   std::function<void()> before_call_;  // may be empty
   int64_t deadline_ns_ = 0;
   int64_t waited_ns_ = 0;
+  int64_t forgiven_ns_ = 0;
   bool cancelled_ = false;
+  bool stopped_ = false;
 };
 
 }  // namespace tunableop

@@ -43,7 +43,9 @@ struct TunerOptions {
   // B is not in the cache when the kernel is really called (the weights of other layers have pushed
   // it out): it is flushed before each timed call.
   bool cold_b = false;
-  // A call of a kernel that may hang (Backend::may_hang) is abandoned after this.
+  // The first call of a kernel that may hang (Backend::may_hang) is abandoned after this. It costs
+  // none of max_tuning_ms, which is overrun by this much for each candidate that hangs (four in a
+  // process at most).
   double hang_ms = 2000.0;
   bool count_hardware = false;      // fills TuneResult::counters
   TrialJournal* journal = nullptr;  // may be null
@@ -74,8 +76,9 @@ struct TuneResult {
       0.0;        // largest |got - reference| / tolerance scale over what was checked; < 1 is right
   int tried = 0;  // candidates that were timed, the default included
   double spent_ms = 0.0;
-  // The max_tuning_ms that left no time for a race, so that the default was kept: a larger one may
-  // find better. 0: the race was held, or there was nothing to race.
+  // The max_tuning_ms that left no time for a race, so that what served was kept: a larger one may
+  // find better. Next to nothing where any will do: the operands changed while measuring. 0: the
+  // race was held, or there was nothing to race.
   double budget_ms = 0.0;
   std::string why;  // one line for a person: "12.3 % faster than the default"
   std::vector<Rejection> rejected;

@@ -54,8 +54,11 @@ std::optional<std::string> Tuning::WhyUnmeasured() {
 
 Result<TuneResult> Tuning::Run(std::span<const std::shared_ptr<const Backend>> backends) {
   Result<TuneResult> result = RunToEnd(backends);
-  if (!sampler_.cancelled()) return result;
-  return Status(StatusCode::kCancelled, ToString(problem_) + ": measuring was given up");
+  if (sampler_.cancelled()) {
+    return Status(StatusCode::kCancelled, ToString(problem_) + ": measuring was given up");
+  }
+  if (watch_ && watch_->Changed()) return Unmeasured("the operands changed while measuring");
+  return result;
 }
 
 Result<TuneResult> Tuning::RunToEnd(std::span<const std::shared_ptr<const Backend>> backends) {
@@ -79,7 +82,8 @@ Result<TuneResult> Tuning::RunToEnd(std::span<const std::shared_ptr<const Backen
     return Keep(incumbent, name + ", unmeasured: " + std::string(scratch.status().message()));
   }
   scratch_.emplace(std::move(scratch.value()));
-  trial_.emplace(problem_, operands_, executor_, options_, *scratch_, sampler_, field_);
+  watch_.emplace(problem_, operands_);
+  trial_.emplace(problem_, operands_, executor_, options_, *watch_, *scratch_, sampler_, field_);
   std::vector<Candidate> candidates;
   for (const Contender& contender : contenders()) candidates.push_back(contender.candidate);
   const JournalScope scope(options_.journal, problem_, candidates);

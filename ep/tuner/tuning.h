@@ -13,6 +13,7 @@
 #include "gemm/problem.h"
 #include "gemm/status.h"
 #include "tuner/contenders.h"
+#include "tuner/operand_watch.h"
 #include "tuner/race.h"
 #include "tuner/sampler.h"
 #include "tuner/scratch.h"
@@ -31,7 +32,9 @@ class Tuning {
   Result<TuneResult> Run(std::span<const std::shared_ptr<const Backend>> backends);
 
  private:
-  double SpentMs() const { return static_cast<double>(sampler_.Now() - start_) * 1e-6; }
+  double SpentMs() const {
+    return static_cast<double>(sampler_.Now() - start_) * 1e-6;
+  }  // of the budget
   std::vector<Contender>& contenders() { return field_.contenders; }
 
   Result<TuneResult> RunToEnd(std::span<const std::shared_ptr<const Backend>> backends);
@@ -65,8 +68,10 @@ class Tuning {
   Result<TuneResult> Keep(const Contender& contender, std::string why);
   Result<TuneResult> KeepForWantOfTime(const Contender& contender, std::string why);
   TuneResult Finish(const Contender& winner, double winner_ms, std::string why);
-  // Only a kernel that stands beside a right one is known to be wrong: if all are, the operands may
-  // have changed under our hands, and denying everything would leave the process with nothing.
+  // Nothing that was seen counts: what is served without a measurement.
+  TuneResult Unmeasured(std::string why);
+  // Only a kernel that stands beside a right one is known to be wrong: if all are, the fault may be
+  // ours, and denying everything would leave the process with nothing.
   void DenyTheWrong() const;
 
   const Problem& problem_;
@@ -80,6 +85,7 @@ class Tuning {
   bool spectator_wins_ = false;
   bool cold_ = false;  // B is flushed before each call
   std::optional<Scratch> scratch_;
+  std::optional<OperandWatch> watch_;
   std::optional<Trial> trial_;
 };
 

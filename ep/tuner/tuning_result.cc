@@ -9,6 +9,9 @@ namespace tunableop {
 
 namespace {
 
+// As good as none: any budget is more, and will measure.
+constexpr double kAnyBudgetMs = 1e-3;
+
 // 0 when it has not run.
 double FigureOf(const Contender& contender) {
   if (contender.samples.empty()) return 0.0;
@@ -27,12 +30,37 @@ Result<TuneResult> Tuning::KeepForWantOfTime(const Contender& contender, std::st
 }
 
 void Tuning::DenyTheWrong() const {
-  if (!options_.remember_wrong || sampler_.cancelled()) return;
-  for (const Rejection& wrong : field_.wrong) Deny(wrong.candidate, wrong.reason);
+  if (!options_.remember_wrong || sampler_.stopped() || watch_->Changed()) return;
+  for (const Field::Wrong& wrong : field_.wrong) {
+    const Contender& contender = field_.contenders[wrong.index];
+    Deny(contender.candidate, contender.backend->identity(), wrong.reason);
+  }
+}
+
+TuneResult Tuning::Unmeasured(std::string why) {
+  // One that hangs is known to, whatever the operands were.
+  const auto may_serve = [](const Contender& contender) {
+    return !contender.spectator &&
+           !DenialOf(contender.candidate, contender.backend->identity()).has_value();
+  };
+  const Contender* serving = &contenders()[field_.incumbent];
+  for (const Contender& contender : contenders()) {
+    if (may_serve(*serving)) break;
+    serving = &contender;
+  }
+  TuneResult result;
+  result.winner = serving->candidate;
+  result.plan = serving->plan;
+  result.default_candidate = contenders().front().candidate;
+  result.budget_ms = kAnyBudgetMs;
+  result.why = field_.NameOf(*serving) + ", unmeasured: " + std::move(why);
+  result.spectator_note = options_.spectator != nullptr ? "not measured" : "";
+  result.spent_ms = SpentMs() + static_cast<double>(sampler_.forgiven_ns()) * 1e-6;
+  return result;
 }
 
 TuneResult Tuning::Finish(const Contender& winner, double winner_ms, std::string why) {
-  if (options_.verify && winner.right) DenyTheWrong();
+  if (!field_.wrong.empty() && winner.right) DenyTheWrong();
   TuneResult result;
   result.winner = winner.candidate;
   result.plan = winner.plan;
@@ -63,7 +91,7 @@ TuneResult Tuning::Finish(const Contender& winner, double winner_ms, std::string
   result.spectator_wins = spectator_wins_;
   result.spectator_note = std::move(field_.spectator_note);
   result.rejected = std::move(field_.rejected);
-  result.spent_ms = SpentMs();
+  result.spent_ms = SpentMs() + static_cast<double>(sampler_.forgiven_ns()) * 1e-6;
   return result;
 }
 

@@ -1,4 +1,17 @@
 // Decides whether what a kernel left in the scratch is right.
+//
+// What may be missed. Of a problem too large to be computed whole, the reference has r rows (1e5
+// multiplications for each ms of the budget pay for them, 16e6 at most): the first and the last of
+// the first and the last batch item, and r - 4 drawn at random with replacement. A kernel that is
+// wrong in a share p of the other rows passes with probability (1 - p)^(r - 4): 5 % when
+// p = 3 / (r - 4). Where even columns are sampled (n > 256 and four rows too dear), the same holds
+// for its blocks of columns, on top. With 100 ms and k = n = 1024, r is 9, which catches kernels
+// that are wrong everywhere or at the edges, and not much else.
+//
+// That is why all elements are also compared with those of the first kernel that passed, where
+// memory allows a copy of its answer (spare_bytes). Missed are then only what two kernels have in
+// common, and errors below twice the tolerance, taken with Cauchy and Schwarz's bound. Of that first
+// kernel itself, the default, no more than the rows is known when it is the only one.
 #pragma once
 
 #include <cstddef>

@@ -15,6 +15,7 @@
 #include "module/tuning_doubles.h"
 #include "tuner/cache_flush.h"
 #include "tuner/clock_probe.h"
+#include "tuner/deny_list.h"
 #include "tuner/statistics.h"
 #include "tuner/tuner.h"
 
@@ -273,6 +274,14 @@ void BindTuner(py::module_& module) {
       py::arg("bias") = py::none(), py::arg("alpha") = 1.0F, py::arg("beta") = 0.0F,
       "Tunes with the libraries of this process, on one thread.");
 #endif
+  module.def("denials", [] {
+    py::list all;
+    for (const Denial& d : Denials()) {
+      all.append(py::make_tuple(d.candidate.FullName(), d.identity, d.reason));
+    }
+    return all;
+  });
+  module.def("deny", &Deny, py::arg("candidate"), py::arg("identity"), py::arg("reason"));
   module.def("can_flush_caches", &CanFlushCaches);
   module.def("measure_clock_mhz", &MeasureClockMhz);
   module.def(
