@@ -53,6 +53,11 @@ class Sampler {
   // Something else ran since then.
   bool Disturbed() const { return pacer_ != nullptr && pacer_->Disturbed(); }
 
+  // What SetBeforeCall was given.
+  void PrepareCall() const {
+    if (before_call_) before_call_();
+  }
+
   // Milliseconds of one call, whatever the deadline; -1 when stopped.
   Status Once(const TimedCall& call, double& ms);
 

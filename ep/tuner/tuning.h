@@ -68,6 +68,8 @@ class Tuning {
   Result<TuneResult> Keep(const Contender& contender, std::string why);
   Result<TuneResult> KeepForWantOfTime(const Contender& contender, std::string why);
   TuneResult Finish(const Contender& winner, double winner_ms, std::string why);
+  // Hardware counters around some more calls of the winner, when asked for and there is time.
+  PerfReading CountHardware(const Contender& winner, double ms);
   // Nothing that was seen counts: what is served without a measurement.
   TuneResult Unmeasured(std::string why);
   // Only a kernel that stands beside a right one is known to be wrong: if all are, the fault may be

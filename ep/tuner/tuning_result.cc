@@ -1,7 +1,11 @@
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "tuner/clock_probe.h"
 #include "tuner/deny_list.h"
+#include "tuner/journal_scope.h"
+#include "tuner/perf_counters.h"
 #include "tuner/statistics.h"
 #include "tuner/tuning.h"
 
@@ -37,6 +41,40 @@ void Tuning::DenyTheWrong() const {
   }
 }
 
+PerfReading Tuning::CountHardware(const Contender& winner, double ms) {
+  PerfReading sum;
+  if (!options_.count_hardware) return sum;
+  if (ms <= 0.0 || sampler_.OutOfTime() || !sampler_.WaitForTurn()) {
+    sum.unavailable = "there was no time to count";
+    return sum;
+  }
+  constexpr double kCountingMs = 1.0;
+  const int calls = std::clamp(static_cast<int>(kCountingMs / ms), 1, 256);
+  const auto add = [calls](std::optional<double>& to, const std::optional<double>& count) {
+    if (count) to = to.value_or(0.0) + *count / calls;
+  };
+  PerfCounters counters;
+  const TimedCall call = trial_->CallOf(winner);
+  const CallScope scope(options_.journal, call.index);
+  int done = 0;
+  for (; done < calls; ++done) {
+    sampler_.PrepareCall();
+    if (done != 0 && sampler_.OutOfTime()) break;
+    counters.Start();
+    const Status status = call.run();
+    const PerfReading reading = counters.Stop(1);
+    if (!status.ok()) break;  // it was right before, and is to be judged by its next caller
+    add(sum.cycles, reading.cycles);
+    add(sum.instructions, reading.instructions);
+    add(sum.cache_misses, reading.cache_misses);
+    sum.unavailable = reading.unavailable;
+  }
+  for (std::optional<double>* value : {&sum.cycles, &sum.instructions, &sum.cache_misses}) {
+    if (*value && done != 0) **value *= static_cast<double>(calls) / done;
+  }
+  return sum;
+}
+
 TuneResult Tuning::Unmeasured(std::string why) {
   // One that hangs is known to, whatever the operands were.
   const auto may_serve = [](const Contender& contender) {
@@ -62,6 +100,7 @@ TuneResult Tuning::Unmeasured(std::string why) {
 TuneResult Tuning::Finish(const Contender& winner, double winner_ms, std::string why) {
   if (!field_.wrong.empty() && winner.right) DenyTheWrong();
   TuneResult result;
+  result.counters = CountHardware(winner, winner_ms);
   result.winner = winner.candidate;
   result.plan = winner.plan;
   result.winner_ms = winner_ms;

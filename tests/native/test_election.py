@@ -22,7 +22,7 @@ def switches(elections: int, times: list[float], noise: float, **fields: Any) ->
     return count
 
 
-@pytest.mark.parametrize(("noise", "spikes"), [(0.02, 0.0), (0.1, 0.1), (0.3, 0.0), (0.5, 0.05)])
+@pytest.mark.parametrize(("noise", "spikes"), [(0.02, 0.0), (0.1, 0.1), (0.3, 0.0), (0.3, 0.05), (0.5, 0.05)])
 def test_equal_kernels_keep_the_default(noise: float, spikes: float) -> None:
     assert switches(100, [1.0, 1.0], noise, spikes=spikes) <= 1
 
@@ -36,7 +36,7 @@ def test_few_rounds_keep_the_default_too(budget: float) -> None:
     assert switches(100, [1.0, 1.0], 0.2, budget=budget) <= 1
 
 
-@pytest.mark.parametrize(("noise", "spikes"), [(0.02, 0.0), (0.1, 0.1), (0.3, 0.0)])
+@pytest.mark.parametrize(("noise", "spikes"), [(0.02, 0.0), (0.1, 0.1), (0.3, 0.0), (0.3, 0.05)])
 def test_a_ten_percent_faster_kernel_is_found(noise: float, spikes: float) -> None:
     assert switches(100, [1.0, 0.9], noise, spikes=spikes) >= 95
 

@@ -66,5 +66,18 @@ def test_the_clock_of_the_core_is_measured() -> None:
     assert 200.0 < _core.tune_real(problem, **make_operands(problem))["clock_mhz"] < 8000.0
 
 
+def test_counters_are_filled_or_say_why_not() -> None:
+    problem = make_problem(16, 64, 64)
+    result = _core.tune_real(problem, **make_operands(problem), count_hardware=True)
+    for name in ("cycles", "instructions", "cache_misses"):
+        assert result[name] is not None or result["counters_unavailable"]
+    if result["instructions"] is not None:
+        # No kernel here does more than 16 multiplications in an instruction.
+        assert result["instructions"] >= 16 * 64 * 64 / 16
+    without = _core.tune_real(problem, **make_operands(problem))
+    assert without["instructions"] is None
+    assert without["counters_unavailable"] == ""
+
+
 def test_a_virtual_clock_says_nothing_of_the_core() -> None:
     assert tune(kernel("default"))["clock_mhz"] == 0.0
