@@ -10,8 +10,8 @@
 //
 // That is why all elements are also compared with those of the first kernel that passed, where
 // memory allows a copy of its answer (spare_bytes). Missed are then only what two kernels have in
-// common, and errors below twice the tolerance, taken with Cauchy and Schwarz's bound. Of that first
-// kernel itself, the default, no more than the rows is known when it is the only one.
+// common, and errors below twice the tolerance, taken with Cauchy and Schwarz's bound. Of that
+// first kernel itself, the default, no more than the rows is known when it is the only one.
 #pragma once
 
 #include <cstddef>
