@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # What goes to pip when the wheel is built, e.g. --config-settings=cmake.define.TUNABLEOP_WERROR=ON
 WHEEL_FLAGS ?=
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test sanitize lint format bench clean
 
 # Builds and installs the wheel again when anything that goes into it changed.
 SOURCES := CMakeLists.txt pyproject.toml $(shell find ep python -type f -not -name '*.pyc') \
@@ -32,6 +32,10 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.tools
 	$(BIN)/python -m pytest
+
+# The native code once with AddressSanitizer and UBSan, once with ThreadSanitizer, under a part of the tests.
+sanitize: $(VENV)/.tools
+	$(BIN)/python tools/sanitize/run.py
 
 lint: $(VENV)/.tools
 	$(BIN)/ruff check .

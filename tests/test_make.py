@@ -48,3 +48,8 @@ def test_flags_for_the_wheel_reach_pip(tmp_path: Path) -> None:
 def test_a_wheel_from_a_checkout_brings_what_tests_need(tmp_path: Path) -> None:
     (build,) = (line for line in plan("test", venv=tmp_path).splitlines() if "pip wheel" in line)
     assert "cmake.define.TUNABLEOP_BUILD_TESTS=ON" in build
+
+
+def test_sanitizers_need_no_more_than_a_fresh_clone_has(tmp_path: Path) -> None:
+    steps = plan("sanitize", venv=tmp_path / "new")
+    assert steps.index("[test,lint]") < steps.index("tools/sanitize/run.py")

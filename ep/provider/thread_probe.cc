@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "provider/ort_runtime.h"
+#include "provider/pool.h"
 #include "provider/processors.h"
 
 namespace tunableop {
@@ -80,8 +81,8 @@ int ProbePoolThreads(const OrtKernelContext* context) {
   // A thread that missed the first meeting was woken for it, and comes to the second.
   for (int attempt = 0; attempt < kAttempts && seen < most; ++attempt) {
     Meeting meeting(most);
-    OrtStatus* status = Ort().api->KernelContext_ParallelFor(
-        context, &Attend, static_cast<size_t>(meeting.expected), 0, &meeting);
+    OrtStatus* status =
+        RunOnPool(context, &Attend, static_cast<size_t>(meeting.expected), &meeting);
     if (status != nullptr) {
       Ort().api->ReleaseStatus(status);
       break;

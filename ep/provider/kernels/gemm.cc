@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "provider/guard.h"
+#include "provider/happens_before.h"
 #include "provider/kernels/kernel.h"
 #include "provider/kernels/matmul_shape.h"
 #include "provider/ort_runtime.h"
@@ -199,6 +200,7 @@ OrtStatus* CreateGemm(void* /*state*/, const OrtKernelInfo* info, OrtKernelImpl*
   *kernel = nullptr;
   return Guard([&] {
     *kernel = new Gemm(info);
+    HappensBefore(*kernel);
     return Status::Ok();
   });
 }

@@ -6,7 +6,9 @@
 #include <string>
 
 #include "provider/guard.h"
+#include "provider/happens_before.h"
 #include "provider/ort_runtime.h"
+#include "provider/pool.h"
 #include "provider/provider.h"
 
 namespace tunableop {
@@ -40,8 +42,7 @@ Result<float*> Output(OrtKernelContext* context, size_t index, std::span<const i
 
 void PoolExecutor::ParallelFor(size_t count, Task task, void* context) noexcept {
   if (threads_ > 1 && count > 1) {
-    // 0: the pool hands out one task at a time, so that a late thread does not hold up the others.
-    OrtStatus* status = Ort().api->KernelContext_ParallelFor(context_, task, count, 0, context);
+    OrtStatus* status = RunOnPool(context_, task, count, context);
     if (status == nullptr) return;
     Ort().api->ReleaseStatus(status);  // no task ran: it fails only before it starts
   }
@@ -102,10 +103,16 @@ Result<TensorView> Kernel::InputB(const OrtKernelContext* context) const {
 }
 
 OrtStatus* Kernel::ComputeImpl(OrtKernelImpl* self, OrtKernelContext* context) noexcept {
-  return Guard([&] { return static_cast<Kernel*>(self)->Compute(context); });
+  HappensAfter(self);  // what made and packed it
+  OrtStatus* status = Guard([&] { return static_cast<Kernel*>(self)->Compute(context); });
+  HappensBefore(&self->ort_version_supported);
+  return status;
 }
 
-void Kernel::ReleaseImpl(OrtKernelImpl* self) noexcept { delete static_cast<Kernel*>(self); }
+void Kernel::ReleaseImpl(OrtKernelImpl* self) noexcept {
+  HappensAfter(&self->ort_version_supported);  // every Compute
+  delete static_cast<Kernel*>(self);
+}
 
 OrtStatus* Kernel::PrePackImpl(OrtKernelImpl* self, const OrtValue* tensor, int input_index,
                                OrtAllocator* /*allocator*/,
@@ -119,6 +126,7 @@ OrtStatus* Kernel::PrePackImpl(OrtKernelImpl* self, const OrtValue* tensor, int 
     Result<bool> packed = static_cast<Kernel*>(self)->PackB(b.value());
     if (!packed.ok()) return packed.TakeStatus();
     *is_packed = packed.value();
+    HappensBefore(self);
     return Status::Ok();
   });
 }

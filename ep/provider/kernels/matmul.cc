@@ -1,5 +1,6 @@
 // ONNX MatMul, opset 1 and later, fp32.
 #include "provider/guard.h"
+#include "provider/happens_before.h"
 #include "provider/kernels/kernel.h"
 #include "provider/kernels/matmul_shape.h"
 #include "provider/ort_runtime.h"
@@ -105,6 +106,7 @@ OrtStatus* CreateMatMul(void* /*state*/, const OrtKernelInfo* info,
   *kernel = nullptr;
   return Guard([&] {
     *kernel = new MatMul(info);
+    HappensBefore(*kernel);
     return Status::Ok();
   });
 }

@@ -1,0 +1,201 @@
+"""Builds the native code with sanitizers and runs tests on it; any report about it is a failure.
+
+    python tools/sanitize/run.py [asan] [tsan] [--no-build] [-- ARGUMENTS OF PYTEST]
+
+`asan`: AddressSanitizer and UndefinedBehaviorSanitizer; `tsan`: ThreadSanitizer; both when none is named.
+Each has a build of its own, in build/asan and build/tsan, with a copy of the package. Python and ONNX
+Runtime are not instrumented: reports that have no line of this project in them are counted, not judged.
+The CPU kernels are not instrumented either (ep/backends/CMakeLists.txt says why). Needs g++, and the
+packages of the extras `lint` and `test`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+HERE = Path(__file__).resolve().parent
+BIN = Path(sys.executable).parent
+#: A frame of this project: of its libraries.
+OURS = re.compile(r"libonnxruntime_providers_tunableop|_core\.cpython|tunableop_native_tests")
+#: A frame that acts for whoever called it.
+RUNTIME = re.compile(r"\(lib[atu]san\.so|\(libubsan\.so|\(libstdc\+\+|\(libc\.so|\(ld-linux|\(libm\.so")
+#: Begins the stack of one of the accesses that race.
+ACCESS = re.compile(r"^ +(Previous )?(atomic )?(read|write) of size", re.IGNORECASE)
+#: Where a report begins.
+REPORT = re.compile(
+    r"^(?===\d+==ERROR: AddressSanitizer|WARNING: ThreadSanitizer|\S+:\d+:\d+: runtime error)", re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One build and how it is run."""
+
+    name: str
+    sanitizers: str  # as CMake's TUNABLEOP_SANITIZE
+    flags: str
+    runtime: str
+    options: dict[str, str]
+    tests: tuple[str, ...]
+
+
+NATIVE = ("tests/native", "tests/test_concurrency.py", "tests/test_lifecycle.py")
+KINDS = (
+    Kind(
+        "asan",
+        "address;undefined",
+        "-fsanitize-recover=all",
+        "libasan.so",
+        {
+            # Python never frees all it has, and ends without leaks that matter here.
+            "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=0:allocator_may_return_null=1:handle_segv=0",
+            "UBSAN_OPTIONS": "print_stacktrace=1",
+        },
+        NATIVE,
+    ),
+    Kind(
+        "tsan",
+        "thread",
+        "",
+        "libtsan.so",
+        {"TSAN_OPTIONS": "halt_on_error=0:exitcode=0:die_after_fork=0:history_size=7:handle_segv=0"},
+        NATIVE,
+    ),
+)
+
+
+def build(kind: Kind) -> Path:
+    """Compiles the project and lays out the package; the folder of the build."""
+    folder = ROOT / "build" / kind.name
+    python = [sys.executable, "-m", "pybind11", "--cmakedir"]
+    pybind = subprocess.run(python, check=True, capture_output=True, text=True).stdout.strip()
+    configure = [str(BIN / "cmake"), "-S", str(ROOT), "-B", str(folder), "-G", "Ninja"]
+    configure += [f"-DCMAKE_MAKE_PROGRAM={BIN / 'ninja'}", f"-DPython_EXECUTABLE={sys.executable}"]
+    configure += [f"-Dpybind11_DIR={pybind}", "-DSKBUILD_PROJECT_VERSION=0.0.0"]
+    # Much faster to compile than -O2, and not much slower to run.
+    configure += ["-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1"]
+    configure += [f"-DCMAKE_CXX_FLAGS={kind.flags}"]
+    configure += ["-DTUNABLEOP_BUILD_TESTS=ON", f"-DTUNABLEOP_TESTS_DIR={folder / 'tests'}"]
+    configure += [f"-DTUNABLEOP_SANITIZE={kind.sanitizers}"]
+    subprocess.run(configure, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([str(BIN / "cmake"), "--build", str(folder)], check=True)
+    package = folder / "package"
+    shutil.rmtree(package, ignore_errors=True)
+    install = [str(BIN / "cmake"), "--install", str(folder), "--prefix", str(package)]
+    subprocess.run(install, check=True, stdout=subprocess.DEVNULL)
+    name = "onnxruntime_ep_tunableop"
+    shutil.copytree(ROOT / "python" / name, package / name, dirs_exist_ok=True)
+    return folder
+
+
+def library(name: str) -> str:
+    """Path of a library of the compiler."""
+    command = [os.environ.get("CXX", "g++"), f"-print-file-name={name}"]
+    path = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    if not Path(path).is_absolute():
+        raise FileNotFoundError(f"the compiler has no {name}: install its sanitizers")
+    return path
+
+
+def environment(kind: Kind, folder: Path, reports: Path) -> dict[str, str]:
+    """What pytest and all that it starts run with."""
+    values = dict(os.environ)
+    for variable, options in kind.options.items():
+        parts = [options, f"log_path={reports / 'report'}"]
+        supp = HERE / f"{variable.split('_')[0].lower()}.supp"
+        if supp.is_file():
+            parts.append(f"suppressions={supp}")
+        values[variable] = ":".join(parts)
+    paths = [str(folder / "package"), str(folder / "tests"), values.get("PYTHONPATH", "")]
+    values["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    values["TUNABLEOP_TESTS_DIR"] = str(folder / "tests")
+    values["TUNABLEOP_SANITIZED"] = kind.name
+    # The runtime must come first; libstdc++ at once with it, or exceptions are not seen.
+    values["LD_PRELOAD"] = f"{library(kind.runtime)} {library('libstdc++.so')}"
+    return values
+
+
+def is_ours(report: str) -> bool:
+    """Whether this project is at fault as far as a sanitizer can know.
+
+    A race is one between two accesses of this project. Where one is ONNX Runtime's or the loader's, what
+    orders the two is in code that is not instrumented, and so is not known.
+    """
+    accesses = [part for part in report.split("\n\n") if any(map(ACCESS.match, part.splitlines()))]
+    if "data race" not in report.splitlines()[0] or not accesses:
+        return OURS.search(report) is not None
+
+    def innermost(stack: str) -> str:
+        frames = [line for line in stack.splitlines() if re.match(r" +#\d+ ", line)]
+        return next((frame for frame in frames if not RUNTIME.search(frame)), "")
+
+    return all(OURS.search(innermost(stack)) for stack in accesses)
+
+
+def judge(kind: Kind, reports: Path) -> bool:
+    """Whether no report is about this project; prints those that are, each kind of them once."""
+    ours: dict[str, str] = {}
+    elsewhere = 0
+    for path in sorted(reports.glob("report*")):
+        for text in REPORT.split(path.read_text(encoding="utf-8", errors="replace")):
+            if not REPORT.match(text):
+                continue
+            if is_ours(text):
+                ours.setdefault(re.sub(r"0x[0-9a-f]+|\d+", "", text.split("#1 ")[0]), text)
+            else:
+                elsewhere += 1
+    for text in ours.values():
+        print(text)
+    print(f"{kind.name}: {len(ours)} different reports about this project, {elsewhere} about others")
+    return not ours
+
+
+def check(kind: Kind, arguments: list[str], compiling: bool) -> bool:
+    """Builds, runs and judges."""
+    start = time.monotonic()
+    folder = build(kind) if compiling else ROOT / "build" / kind.name
+    reports = folder / "reports"
+    shutil.rmtree(reports, ignore_errors=True)
+    reports.mkdir()
+    print(f"{kind.name}: built in {time.monotonic() - start:.0f} s", flush=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
+    command += arguments or kind.tests
+    # At addresses as the runtime expects them.
+    command = ["setarch", "--addr-no-randomize", *command]
+    env = environment(kind, folder, reports)
+    done = subprocess.run(command, cwd=ROOT, env=env, check=False)
+    clean = judge(kind, reports)
+    print(f"{kind.name}: {time.monotonic() - start:.0f} s", flush=True)
+    return clean and done.returncode == 0
+
+
+def main() -> int:
+    """Command line; 0 when all is clean."""
+    own, found, rest = sys.argv[1:], "--" in sys.argv, []
+    if found:
+        own, rest = own[: own.index("--")], own[own.index("--") + 1 :]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [kind.name for kind in KINDS]
+    parser.add_argument("kinds", nargs="*", metavar="asan|tsan", help="both, if none is named")
+    parser.add_argument("--no-build", action="store_true", help="run on what was built before")
+    args = parser.parse_args(own)
+    if not set(args.kinds) <= set(names):
+        parser.error(f"expected {' or '.join(names)}, found {' '.join(args.kinds)}")
+    chosen = [kind for kind in KINDS if not args.kinds or kind.name in args.kinds]
+    results = [check(kind, rest, not args.no_build) for kind in chosen]
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
