@@ -29,6 +29,8 @@ MAY_INCLUDE = {
     "bindings": {"bindings", "provider", "abi", "backends", "cache", "tuner", "gemm"},
     # tests/native/module: no room, but nobody may know it.
     "module": {"module", "bindings", "backends", "cache", "tuner", "gemm"},
+    # tests/native/faulty: a library as any user may write.
+    "faulty": {"backends"},
 }
 
 
