@@ -144,7 +144,6 @@ def test_nothing_is_loaded_unasked_and_nothing_gives_the_default(faulty: str) ->
 # ---- kernels that do not come back ---------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=False, reason="a call that hangs is not abandoned yet")
 def test_a_kernel_that_hangs_is_given_up(faulty: str) -> None:
     script = """
     import faulthandler

@@ -90,7 +90,8 @@ bool Trial::TryApart(Contender& contender, double give_up_ms, double& ms, bool& 
   }
   contender.returned = true;
   ms = static_cast<double>(ns) * 1e-6;
-  slow = ms > give_up_ms * std::max<double>(1.0, problem_.threads);  // it had one thread only
+  const double limit = give_up_ms * std::max<double>(1.0, problem_.threads);  // it had one thread
+  slow = ms > limit && !IsWorthAnother(ms, limit);
   return Accept(contender, status);
 }
 
