@@ -102,7 +102,9 @@ Result<ExternalLibrary> LoadExternalLibrary(const std::string& path) {
     return Status(StatusCode::kNotFound, why != nullptr ? why : path + " cannot be loaded");
   }
   Result<ExternalLibrary> library = Bind(handle.get(), path);
-  if (library.ok()) (void)handle.release();  // in use until the process ends
+  if (library.ok()) {
+    [[maybe_unused]] void* const kept = handle.release();  // in use until the process ends
+  }
   return library;
 }
 

@@ -20,6 +20,11 @@ inline bool CanCompute(const TunableOpGemm& g) {
          g.beta == TUNABLEOP_ZERO && (g.b_packed != 0 || (g.trans_b == 0 && g.ldb == g.n));
 }
 
+inline bool HasBias(const TunableOpGemm& g) {
+  return g.epilogue == TUNABLEOP_BIAS || g.epilogue == TUNABLEOP_BIAS_RELU ||
+         g.epilogue == TUNABLEOP_BIAS_GELU;
+}
+
 inline int64_t FloatsOfB(const TunableOpGemm& g) {
   if (g.b_packed == 0) return g.k * g.n;
   const int64_t last = (g.n + 63) / 64 - 1;
@@ -64,7 +69,7 @@ class Memo {
     answer.alpha = o.alpha;
     Copy(o.a, g.m * g.k, answer.a);
     Copy(B(g, o), FloatsOfB(g), answer.b);
-    if (o.bias != nullptr) Copy(o.bias, g.n, answer.bias);
+    if (HasBias(g)) Copy(o.bias, g.n, answer.bias);
     answer.c.resize(static_cast<size_t>(g.m * g.n));
     Compute(g, o, answer.c.data());
     std::memcpy(o.c, answer.c.data(), answer.c.size() * sizeof(float));
@@ -93,8 +98,7 @@ class Memo {
   static bool Recognises(const Answer& answer, const TunableOpGemm& g, const TunableOpOperands& o) {
     const TunableOpGemm& kept = answer.gemm;
     return kept.m == g.m && kept.n == g.n && kept.k == g.k && kept.b_packed == g.b_packed &&
-           kept.epilogue == g.epilogue && answer.alpha == o.alpha &&
-           answer.bias.empty() == (o.bias == nullptr) && Same(answer.a, o.a) &&
+           kept.epilogue == g.epilogue && answer.alpha == o.alpha && Same(answer.a, o.a) &&
            Same(answer.b, B(g, o)) && Same(answer.bias, o.bias);
   }
 
