@@ -152,7 +152,10 @@ def settle(session: ort.InferenceSession, run: Callable[[], object], limit: floa
             if time.perf_counter() - start > limit:
                 raise SystemExit(f"still {common.pending(session)} problems to measure after {limit:.0f} s")
             time.sleep(0.01)
-        quiet = quiet + 1 if tunableop.stats(session).tuned == before.tuned else 0
+        after = tunableop.stats(session)
+        quiet = quiet + 1 if after.tuned == before.tuned and after.deferred == 0 else 0
+        if time.perf_counter() - start > limit:
+            raise SystemExit(f"{after.deferred} problems were not worth measuring yet after {limit:.0f} s")
     if tunableop.stats(session).tuned == 0:
         raise SystemExit("nothing was measured in the background")
     return time.perf_counter() - start

@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "gemm/status.h"
-#include "tuner/trial_journal.h"
+#include "gemm/trial_journal.h"
 
 namespace tunableop {
 

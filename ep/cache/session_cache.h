@@ -22,8 +22,21 @@ namespace tunableop {
 struct Entry {
   Record record;
   std::shared_ptr<const Plan> plan;
-  bool tuned = false;  // false: the default kernel, kept until it is measured
-  std::string why;     // why this kernel: one line for a person
+  bool tuned = false;    // false: the default kernel, kept until it is measured
+  std::string why;       // why this kernel: one line for a person
+  uint64_t hash = 0;     // Hash(record.problem)
+  int64_t since_ns = 0;  // steady clock: when it was measured, confirmed or loaded
+
+  // Notes of the session that owns the cache; they decide nothing here.
+  struct Notes {
+    std::atomic<bool> attention{false};    // the next use has something to do beside running it
+    std::atomic<bool> queued{false};       // waits to be measured
+    std::atomic<uint64_t> uses{0};         // of an entry that is not tuned
+    std::atomic<uint64_t> nanoseconds{0};  // of these uses, together
+    std::atomic<int64_t> next_try_ns{0};   // steady clock: not to be measured before
+    std::atomic<uint8_t> reason{0};        // why it is not measured
+  };
+  mutable Notes notes;
 };
 
 class SessionCache {

@@ -11,6 +11,7 @@
 #include "provider/ort_runtime.h"
 #include "provider/sessions.h"
 #include "provider/stock_check.h"
+#include "tuner/rates.h"
 
 namespace tunableop {
 namespace {
@@ -59,10 +60,31 @@ json Version() {
 
 json Stats(const SessionState& state) {
   const SessionStats stats = state.Stats();
-  return {{"hits", stats.hits},       {"misses", stats.misses},
-          {"tuned", stats.tuned},     {"tuning_seconds", stats.tuning_seconds},
-          {"evicted", stats.evicted}, {"entries", stats.entries},
-          {"denied", stats.denied},   {"fallbacks", stats.fallbacks}};
+  return {{"hits", stats.hits},
+          {"misses", stats.misses},
+          {"tuned", stats.tuned},
+          {"tuning_seconds", stats.tuning_seconds},
+          {"evicted", stats.evicted},
+          {"entries", stats.entries},
+          {"denied", stats.denied},
+          {"fallbacks", stats.fallbacks},
+          {"pending", stats.pending},
+          {"deferred", stats.deferred},
+          {"stale", stats.stale},
+          {"revalidated", stats.revalidated},
+          {"session_seconds", stats.session_seconds},
+          {"saved_seconds", stats.saved_seconds},
+          {"tuning", stats.tuning}};
+}
+
+json Counters(const PerfReading& reading) {
+  const auto number = [](const std::optional<double>& value) {
+    return value ? json(*value) : json(nullptr);
+  };
+  return {{"cycles", number(reading.cycles)},
+          {"instructions", number(reading.instructions)},
+          {"cache_misses", number(reading.cache_misses)},
+          {"unavailable", reading.unavailable}};
 }
 
 json Explain(const SessionState& state) {
@@ -78,6 +100,7 @@ json Explain(const SessionState& state) {
   json shapes = json::array();
   for (const std::shared_ptr<const Entry>& entry : state.Entries()) {
     const Record& record = entry->record;
+    const bool rates = record.winner_ms > 0.0 && state.options().measure_mode != MeasureMode::kTime;
     shapes.push_back({{"problem", ToString(record.problem)},
                       {"m", record.problem.m},
                       {"n", record.problem.n},
@@ -90,7 +113,16 @@ json Explain(const SessionState& state) {
                       {"default_milliseconds", record.default_ms},
                       {"error", record.error},
                       {"candidates", record.tried},
-                      {"why", entry->why}});
+                      {"why", entry->why},
+                      {"stock_milliseconds", record.stock_ms},
+                      {"stock_wins", record.stock_wins},
+                      {"cold", record.cold_b},
+                      {"gflops", rates ? Gflops(record.problem, record.winner_ms) : 0.0},
+                      {"gigabytes_per_second",
+                       rates ? GigabytesPerSecond(record.problem, record.winner_ms) : 0.0},
+                      {"clock_mhz", rates ? record.clock_mhz : 0.0},
+                      {"temperature_c", rates ? record.temperature_c : 0.0},
+                      {"counters", Counters(state.CountersOf(entry->hash))}});
   }
   return {{"nodes", nodes}, {"shapes", shapes}, {"notes", state.Notes()}};
 }
@@ -163,6 +195,23 @@ std::string Call(const std::string& method, const json& arguments) {
   if (method == "load_cache") return Dump(LoadCache(*state, arguments));
   if (method == "save_cache") {
     ThrowIfError(state->SaveCache(Text(arguments, "path")));
+    return "{}";
+  }
+  if (method == "collect") {
+    state->Collect(arguments.value("on", true));
+    return "{}";
+  }
+  if (method == "tune_pending") {
+    Result<SessionState::Tuned> tuned =
+        state->TunePending(arguments.value("max_problems", size_t{1}));
+    ThrowIfError(tuned.ok() ? Status::Ok() : tuned.TakeStatus());
+    return Dump({{"tuned", tuned.value().count},
+                 {"pending", tuned.value().pending},
+                 {"last", tuned.value().last}});
+  }
+  if (method == "tune_seen") return Dump({{"pending", state->QueueRecorded()}});
+  if (method == "stop_background") {
+    state->StopBackground();
     return "{}";
   }
   if (method == "save_own_cache") {

@@ -1,6 +1,8 @@
 #include "provider/options.h"
 
+#include <array>
 #include <charconv>
+#include <cstdlib>
 #include <optional>
 #include <string_view>
 
@@ -8,9 +10,11 @@ namespace tunableop {
 namespace {
 
 Status Wrong(std::string_view key, std::string_view expected, std::string_view found) {
-  return {StatusCode::kInvalidArgument, "TunableOp option '" + std::string(key) + "': expected " +
-                                            std::string(expected) + ", found '" +
-                                            std::string(found) + "'"};
+  const bool variable = key.starts_with("TUNABLEOP_");
+  return {StatusCode::kInvalidArgument,
+          std::string(variable ? "TunableOp environment variable '" : "TunableOp option '") +
+              std::string(key) + "': expected " + std::string(expected) + ", found '" +
+              std::string(found) + "'"};
 }
 
 template <typename T>
@@ -31,17 +35,43 @@ Status ReadNumber(std::string_view key, std::string_view text, T lowest, T highe
   return Status::Ok();
 }
 
+constexpr std::string_view kModes = "one of off, cached, online, background, record";
+
 Status ReadTuning(std::string_view text, Options& options) {
-  if (text == "off") {
-    options.tuning = TuningMode::kOff;
-  } else if (text == "cached") {
-    options.tuning = TuningMode::kCached;
-  } else if (text == "online") {
-    options.tuning = TuningMode::kOnline;
-  } else {
-    return Wrong("tuning", "one of off, cached, online", text);
-  }
+  const std::optional<TuningMode> mode = ParseTuningMode(text);
+  if (!mode) return Wrong("tuning", kModes, text);
+  options.tuning = *mode;
   return Status::Ok();
+}
+
+Status ReadMeasureMode(std::string_view key, std::string_view text, Options& options) {
+  int mode = 0;
+  TUNABLEOP_RETURN_IF_ERROR(
+      ReadNumber<int>(key, text, 0, 2, "0 (time), 1 (and rates) or 2 (and counters)", mode));
+  options.measure_mode = static_cast<MeasureMode>(mode);
+  return Status::Ok();
+}
+
+Status ReadBuckets(std::string_view text, Options& options) {
+  if (text != "off" && text != "pow2") return Wrong("buckets", "one of off, pow2", text);
+  options.buckets = text == "off" ? Buckets::kOff : Buckets::kPowersOfTwo;
+  return Status::Ok();
+}
+
+Status ReadCacheSize(std::string_view key, std::string_view value, Options& options) {
+  return ReadNumber<size_t>(key, value, 1, 1U << 20U, "an integer from 1 to 1048576",
+                            options.cache_size);
+}
+
+Status ReadWarmupIter(std::string_view key, std::string_view value, Options& options) {
+  return ReadNumber<int>(key, value, 0, 1000, "an integer from 0 to 1000",
+                         options.tuner.warmup_iter);
+}
+
+Status ReadRevalidate(std::string_view key, std::string_view value, Options& options) {
+  return ReadNumber<int64_t>(key, value, 0, int64_t{1} << 40U,
+                             "an integer number of milliseconds from 0 (never) to 2^40",
+                             options.revalidate_ms);
 }
 
 Status ReadClaim(std::string_view text, Options& options) {
@@ -84,13 +114,29 @@ Status ReadOne(std::string_view key, std::string_view value, Options& options) {
     options.cache_path = value;
     return Status::Ok();
   }
-  if (key == "cache_size") {
-    return ReadNumber<size_t>(key, value, 1, 1U << 20U, "an integer from 1 to 1048576",
-                              options.cache_size);
+  if (key == "cache_size") return ReadCacheSize(key, value, options);
+  if (key == "warmup_iter") return ReadWarmupIter(key, value, options);
+  if (key == "measure_mode") return ReadMeasureMode(key, value, options);
+  if (key == "revalidate_ms") return ReadRevalidate(key, value, options);
+  if (key == "buckets") return ReadBuckets(value, options);
+  if (key == "trace") {
+    if (value.empty()) return Wrong(key, "the path of a file", value);
+    options.trace_path = value;
+    return Status::Ok();
   }
-  if (key == "warmup_iter") {
-    return ReadNumber<int>(key, value, 0, 1000, "an integer from 0 to 1000",
-                           options.tuner.warmup_iter);
+  if (key == "max_tuning_bytes") {
+    return ReadNumber<size_t>(key, value, 0, size_t{1} << 40U,
+                              "an integer number of bytes from 0 to 2^40",
+                              options.tuner.max_scratch_bytes);
+  }
+  if (key == "max_session_ms" || key == "max_day_ms") {
+    double& limit = key == "max_day_ms" ? options.max_day_ms : options.max_session_ms;
+    return ReadNumber<double>(key, value, 0.0, 1e12,
+                              "a number of milliseconds from 0 (no limit) to 1e12", limit);
+  }
+  if (key == "background_share") {
+    return ReadNumber<double>(key, value, 0.01, 1.0, "a share from 0.01 to 1",
+                              options.background_share);
   }
   if (key == "max_tuning_ms") {
     return ReadNumber<double>(key, value, 0.0, 3.6e6, "a number of milliseconds from 0 to 3600000",
@@ -120,13 +166,68 @@ Status ReadOne(std::string_view key, std::string_view value, Options& options) {
       StatusCode::kInvalidArgument,
       "TunableOp has no option '" + std::string(key) +
           "'; the options are: tuning, cache, cache_size, warmup_iter, max_tuning_ms, min_gain, "
-          "verify, candidates, claim, fusion, precision, device, threads"};
+          "verify, candidates, claim, fusion, precision, device, threads, measure_mode, "
+          "revalidate_ms, max_tuning_bytes, max_session_ms, max_day_ms, background_share, buckets, "
+          "trace"};
 }
 
 }  // namespace
 
+std::string_view Name(TuningMode mode) noexcept {
+  switch (mode) {
+    case TuningMode::kOff:
+      return "off";
+    case TuningMode::kCached:
+      return "cached";
+    case TuningMode::kOnline:
+      return "online";
+    case TuningMode::kBackground:
+      return "background";
+    case TuningMode::kRecord:
+      return "record";
+  }
+  return "";
+}
+
+std::optional<TuningMode> ParseTuningMode(std::string_view text) noexcept {
+  for (const TuningMode mode : {TuningMode::kOff, TuningMode::kCached, TuningMode::kOnline,
+                                TuningMode::kBackground, TuningMode::kRecord}) {
+    if (text == Name(mode)) return mode;
+  }
+  return std::nullopt;
+}
+
+Status ReadEnvironment(Options& options) {
+  constexpr const char* kEnable = "TUNABLEOP_ENABLE";
+  if (const char* text = std::getenv(kEnable); text != nullptr) {
+    const std::string_view value(text);
+    if (value != "0" && value != "1") {
+      return Wrong(kEnable, "0 (the default kernels, never a measurement) or 1", value);
+    }
+    if (value == "0") options.tuning = TuningMode::kOff;
+  }
+  constexpr const char* kVerbose = "TUNABLEOP_VERBOSE";
+  if (const char* text = std::getenv(kVerbose); text != nullptr) {
+    const std::string_view value(text);
+    if (value != "0" && value != "1") return Wrong(kVerbose, "0 or 1", value);
+    options.verbose = value == "1";
+  }
+  using Reader = Status (*)(std::string_view, std::string_view, Options&);
+  constexpr std::array<std::pair<const char*, Reader>, 4> kVariables = {
+      {{"TUNABLEOP_WARMUP_ITER", &ReadWarmupIter},
+       {"TUNABLEOP_CACHE_SIZE", &ReadCacheSize},
+       {"TUNABLEOP_MEASURE_MODE", &ReadMeasureMode},
+       {"TUNABLEOP_REVALIDATE_MS", &ReadRevalidate}}};
+  for (const auto& [name, read] : kVariables) {
+    const char* text = std::getenv(name);
+    if (text != nullptr) TUNABLEOP_RETURN_IF_ERROR(read(name, text, options));
+  }
+  return Status::Ok();
+}
+
 Result<Options> ParseOptions(const std::vector<std::pair<std::string, std::string>>& pairs) {
   Options options;
+  TUNABLEOP_RETURN_IF_ERROR(ReadEnvironment(options));
   for (const auto& [key, value] : pairs) {
     if (Status status = ReadOne(key, value, options); !status.ok()) return status;
   }

@@ -1,6 +1,7 @@
 // The processors that this process may run on, whichever of its threads asks.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 namespace tunableop {
@@ -10,5 +11,9 @@ namespace tunableop {
 // requests, and the size of a pool must not depend on which thread came first. Reads
 // /proc/self/task; where that fails, every processor that is online.
 std::vector<int> ProcessorsOfProcess();
+
+// Bytes of the last level of cache, shared by whoever shares it; 32 MiB where the system does not
+// say.
+size_t LastLevelCacheBytes() noexcept;
 
 }  // namespace tunableop

@@ -1,11 +1,13 @@
 #include "provider/provider.h"
 
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "provider/capability.h"
 #include "provider/guard.h"
 #include "provider/ort_runtime.h"
+#include "provider/run_gate.h"
 #include "provider/sessions.h"
 
 namespace tunableop {
@@ -19,11 +21,16 @@ Provider::Provider(std::shared_ptr<SessionState> state, const OrtKernelRegistry*
   GetKernelRegistry = &GetKernelRegistryImpl;
   SetDynamicOptions = &SetDynamicOptionsImpl;
   IsConcurrentRunSupported = &IsConcurrentRunSupportedImpl;
+  OnRunStart = &OnRunStartImpl;
+  OnRunEnd = &OnRunEndImpl;
   OnSessionInitializationEnd = &OnSessionInitializationEndImpl;
   if (Ort().Has(ort_since::OrtEp_CreateProfiler)) CreateProfiler = &CreateProfilerImpl;
 }
 
-Provider::~Provider() { state_->SaveOwnCache(process_log_); }
+Provider::~Provider() {
+  state_->StopBackground();
+  state_->SaveOwnCache(process_log_);
+}
 
 const char* Provider::GetNameImpl(const OrtEp* /*self*/) noexcept { return kProviderName; }
 
@@ -32,7 +39,10 @@ OrtStatus* Provider::GetCapabilityImpl(OrtEp* self, const OrtGraph* graph,
   return Guard([&]() -> Status {
     SessionState& state = *static_cast<Provider*>(self)->state_;
     std::vector<NodeDecision> decisions;
-    TUNABLEOP_RETURN_IF_ERROR(ClaimNodes(graph, support, state.options().claim, decisions));
+    const StockAdvice advice = [&state](const NodeFacts& facts) {
+      return state.StockIsFaster(facts.op_type, facts.name, facts.k, facts.n);
+    };
+    TUNABLEOP_RETURN_IF_ERROR(ClaimNodes(graph, support, state.options().claim, decisions, advice));
     const OrtNode* parent = nullptr;
     TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->Graph_GetParentNode(graph, &parent));
     if (state.log().debug_enabled()) {
@@ -54,6 +64,17 @@ OrtStatus* Provider::GetKernelRegistryImpl(OrtEp* self,
 
 OrtStatus* Provider::OnSessionInitializationEndImpl(OrtEp* self) noexcept {
   static_cast<Provider*>(self)->state_->heap_trim().TrimAll();
+  return nullptr;
+}
+
+OrtStatus* Provider::OnRunStartImpl(OrtEp* /*self*/, const OrtRunOptions* /*options*/) noexcept {
+  Runs().Started();
+  return nullptr;
+}
+
+OrtStatus* Provider::OnRunEndImpl(OrtEp* /*self*/, const OrtRunOptions* /*options*/,
+                                  bool /*sync*/) noexcept {
+  Runs().Ended();
   return nullptr;
 }
 
@@ -92,13 +113,24 @@ Status Provider::SetDynamicOption(std::string_view key, std::string_view value) 
     std::vector<std::string> problems;  // logged and kept as notes; the session goes on
     return state_->LoadCache(std::string(value), problems);
   }
+  if (key == "tuning") {
+    const std::optional<TuningMode> mode = ParseTuningMode(value);
+    if (!mode) {
+      return {StatusCode::kInvalidArgument,
+              "TunableOp option 'tuning': expected one of off, cached, online, background, record, "
+              "found '" +
+                  std::string(value) + "'"};
+    }
+    state_->SetMode(*mode);
+    return Status::Ok();
+  }
   if (key == "session.token") {
     Sessions().Name(std::string(value), state_);
     return Status::Ok();
   }
   return {StatusCode::kInvalidArgument,
           "TunableOp has no dynamic option '" + std::string(key) +
-              "'; the options are: cache.save, cache.load, session.token"};
+              "'; the options are: tuning, cache.save, cache.load, session.token"};
 }
 
 }  // namespace tunableop

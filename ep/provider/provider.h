@@ -33,6 +33,8 @@ class Provider final : public OrtEp {
                                           const char* const* values, size_t count) noexcept;
   static OrtStatus* OnSessionInitializationEndImpl(OrtEp* self) noexcept;
   static OrtStatus* CreateProfilerImpl(OrtEp* self, OrtEpProfilerImpl** profiler) noexcept;
+  static OrtStatus* OnRunStartImpl(OrtEp* self, const OrtRunOptions* options) noexcept;
+  static OrtStatus* OnRunEndImpl(OrtEp* self, const OrtRunOptions* options, bool sync) noexcept;
   static OrtStatus* IsConcurrentRunSupportedImpl(OrtEp* self, bool* supported) noexcept;
 
   Status SetDynamicOption(std::string_view key, std::string_view value);

@@ -7,30 +7,33 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "cache/crash_journal.h"
 #include "cache/fingerprint.h"
+#include "cache/knowledge.h"
+#include "cache/neighbours.h"
 #include "cache/record.h"
 #include "cache/session_cache.h"
 #include "gemm/backend.h"
+#include "provider/background.h"
+#include "provider/budget.h"
 #include "provider/capability.h"
+#include "provider/gemm_node.h"
 #include "provider/heap_trim.h"
 #include "provider/log.h"
 #include "provider/options.h"
 #include "provider/profiler.h"
+#include "provider/stock_backend.h"
+#include "provider/trace.h"
+#include "tuner/machine_watch.h"
+#include "tuner/tuner.h"
 
 namespace tunableop {
-
-// Counters of one node, on a cache line of their own so that nodes do not slow each other down.
-struct alignas(64) NodeCounters {
-  std::atomic<uint64_t> hits{0};      // ran what the cache knew
-  std::atomic<uint64_t> misses{0};    // the cache did not know the problem
-  std::atomic<uint64_t> defaults{0};  // ran the default kernel because the mode never measures;
-                                      // with tuning=cached a miss as well
-};
 
 struct SessionStats {
   uint64_t hits = 0;
@@ -38,8 +41,15 @@ struct SessionStats {
   uint64_t tuned = 0;           // problems measured by this session
   double tuning_seconds = 0.0;  // wall clock spent measuring
   uint64_t evicted = 0;
-  uint64_t entries = 0;  // problems the cache can serve: in use, and loaded but not met yet
-  uint64_t denied = 0;   // candidates that lost their place (wrong, failing)
+  uint64_t entries = 0;          // problems the cache can serve: in use, and loaded but not met yet
+  uint64_t denied = 0;           // candidates that lost their place (wrong, failing)
+  uint64_t pending = 0;          // problems that wait to be measured in the background
+  uint64_t deferred = 0;         // problems whose uses do not repay a measurement yet
+  uint64_t stale = 0;            // choices that serve and are to be measured again
+  uint64_t revalidated = 0;      // measurements of problems that had a choice already
+  double session_seconds = 0.0;  // since the session was made
+  double saved_seconds = 0.0;    // what the choices saved against the default, as it was measured
+  std::string tuning;            // the mode at present
   std::map<std::string, uint64_t>
       fallbacks;  // runs on the default kernel for want of a choice, by reason
 };
@@ -48,14 +58,19 @@ struct SessionStats {
 class SessionState {
  public:
   SessionState(Options options, Log log);
+  ~SessionState();
+  SessionState(const SessionState&) = delete;
+  SessionState& operator=(const SessionState&) = delete;
 
   const Options& options() const noexcept { return options_; }
   const Log& log() const noexcept { return log_; }
+  TuningMode mode() const noexcept { return mode_.load(std::memory_order_relaxed); }
+  // Takes effect with the next call; what was learned is kept.
+  void SetMode(TuningMode mode);
 
   // Runs one GEMM with the kernel that the cache knows; otherwise finds one as the mode says. A hit
   // takes no lock, allocates nothing, does no I/O and writes no log line above debug.
-  Status Run(const Problem& problem, const Operands& operands, Executor& executor,
-             NodeCounters& counters);
+  Status Run(const Problem& problem, const Operands& operands, Executor& executor, GemmNode& node);
 
   // Threads of ONNX Runtime's pool, found at the first call (or given by an option).
   int Threads(const OrtKernelContext* context);
@@ -66,7 +81,8 @@ class SessionState {
                     std::vector<std::string>& problems);
   std::string GetResults() const;
   Status LoadCache(const std::string& path, std::vector<std::string>& problems);
-  // What options().cache_path holds, when the session begins: nothing that is worth saving.
+  // What options().cache_path holds, when the session begins: nothing that is worth saving. Learns
+  // as well of processes that a kernel killed.
   Status LoadOwnCache();
   // Waits for another process that is saving to the same file, for `patience_ms` at most; then
   // kBusy.
@@ -80,85 +96,210 @@ class SessionState {
   // True when something was learned since the last save to options().cache_path.
   bool dirty() const noexcept { return dirty_.load(std::memory_order_relaxed); }
 
+  // Measuring on demand (tune, warm), on the calling thread and regardless of budgets and uses.
+  // While collecting, every problem that has no measured choice waits to be measured from its first
+  // use on, and the background thread rests.
+  void Collect(bool on);
+  struct Tuned {
+    size_t count = 0;
+    size_t pending = 0;
+    std::string last;  // one line for a person
+  };
+  // At most `most` of the problems that wait.
+  Result<Tuned> TunePending(size_t most);
+  // The problems that were recorded (tuning=record, or the file's) and have no measured choice wait
+  // from now on, with made-up operands. Returns how many.
+  size_t QueueRecorded();
+
+  // Ends the background thread. Nothing is measured in the background after it.
+  void StopBackground() noexcept;
+
   SessionStats Stats() const;
   std::vector<NodeDecision> Decisions() const;
   std::vector<std::shared_ptr<const Entry>> Entries() const { return cache_.Entries(); }
+  // Of the last measurement of this problem (measure_mode=2).
+  PerfReading CountersOf(uint64_t hash) const;
   // The problems that were refused while loading, and rejected candidates: lines for a report.
   std::vector<std::string> Notes() const;
+  // "better left to the stock provider: ..." when what was measured says so.
+  std::optional<std::string> StockIsFaster(std::string_view op, std::string_view name, int64_t k,
+                                           int64_t n) const;
 
   // ONNX Runtime asks in rounds, subgraphs first and the main graph last, and again after it
   // changed a graph (when it inlined a function). The last whole round is what holds. Names of
   // subgraphs cannot tell them apart: both branches of an If may have the same.
   void AddDecisions(std::vector<NodeDecision> decisions, bool ends_round);
-  std::shared_ptr<NodeCounters> AddNode();
+  std::shared_ptr<GemmNode> AddNode(std::string op, std::string name);
+  void AddWeight(size_t bytes) noexcept {
+    weight_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
   HeapTrim& heap_trim() noexcept { return heap_trim_; }
   // Where runs are told to ONNX Runtime's profile. A profiler may hold it longer than the session.
   const std::shared_ptr<ProfilerSink>& profiler() const noexcept { return profiler_; }
 
  private:
+  struct ProblemHash {
+    size_t operator()(const Problem& problem) const noexcept { return Hash(problem); }
+  };
+  struct Known {
+    Record record;
+    std::string why;       // Entry::why
+    bool learned = false;  // among learned_: may be dropped
+    std::string stale;     // why it has to be measured again, from the start
+  };
+
+  // session_run.cc: one call.
   Status RunUncached(const Problem& problem, const Operands& operands, Executor& executor,
-                     NodeCounters& counters);
-  // The entry for a problem that was loaded but not met yet; nullptr when there is none that can be
-  // used.
+                     GemmNode& node);
+  // A call that has something to do beside running the entry's kernel. `entry` is guarded.
+  Status RunWatched(const Entry& entry, const Problem& problem, const Operands& operands,
+                    Executor& executor, GemmNode& node);
+  bool Reporting() const noexcept {
+    return reporting_.load(std::memory_order_relaxed) || profiler_->enabled();
+  }
+  void Report(const Entry& entry, bool hit, int64_t begin_ns, int64_t end_ns) const;
+  // Runs an entry's kernel, and reports it where that is asked for.
+  Status RunReported(const Entry& entry, const Operands& operands, Executor& executor,
+                     bool hit) const;
+  // The entry for a problem that was loaded but not met yet, or that another m of its range
+  // decided; nullptr when there is none that can be used.
   std::shared_ptr<const Entry> Adopt(const Problem& problem);
-  Status TuneAndRun(const Problem& problem, const Operands& operands, Executor& executor,
-                    NodeCounters& counters);
+  std::shared_ptr<const Entry> AdoptRange(const Problem& problem);
   Status RunDefault(const Problem& problem, const Operands& operands, Executor& executor);
+  // The kernel for an unmeasured problem: that of the nearest measured m, or the default.
   Result<std::shared_ptr<const Entry>> DefaultEntry(const Problem& problem);
   // Puts an entry of the default kernel into the cache, unless better is known meanwhile.
   void PutDefault(std::shared_ptr<const Entry> entry);
+  void StartFromNeighbour(Entry& entry);
+  // Whether it is too early to try and measure it (again).
+  static bool IsPutOff(const Entry& entry) noexcept;
+  // Runs what there is, and does not try to measure it for a moment.
+  Status RunPutOff(const Problem& problem, const Operands& operands, Executor& executor,
+                   GemmNode& node, Fallback reason, int64_t for_ns);
+
+  // session_tuning.cc: measuring one problem, now.
+  // One measurement at a time in the whole process: two at once would time each other.
+  static std::mutex& Measuring() noexcept;
+  Status TuneAndRun(const Problem& problem, const Operands& operands, Executor& executor,
+                    GemmNode& node);
+  struct How {
+    Pacer* pacer = nullptr;
+    bool with_stock = false;
+    const Entry* serving = nullptr;  // of a choice that is measured again
+  };
+  // The caller holds the lock on measuring.
+  Result<std::shared_ptr<const Entry>> Measure(const Problem& problem, const Operands& operands,
+                                               Executor& executor, const How& how);
+  // What the stock provider's kernel takes for the same; ms is 0 when that is not known.
+  struct StockFigure {
+    double ms = 0.0;
+    bool wins = false;
+  };
+  // session_stock.cc.
+  StockFigure StockAlone(const Problem& problem, const Operands& operands, Executor& executor,
+                         const TuneResult& result);
+  std::shared_ptr<const Entry> MakeEntry(const Problem& problem, const TuneResult& result,
+                                         const StockFigure& stock, const How& how);
   // Puts a measured entry into the cache, and its record among the known.
   void PutTuned(std::shared_ptr<const Entry> entry);
+  bool IsCold(const Problem& problem) const noexcept;
+  TrialJournal* Journal();
+
+  // session_background.cc: what waits to be measured, and what has to be measured again.
+  void ConsiderTuning(const Entry& entry, const Problem& problem, const Operands& operands,
+                      const GemmNode& node);
+  // Copies the operands and queues; false: no room at present.
+  bool Queue(const Entry& entry, const Problem& problem, const Operands& operands,
+             const GemmNode& node, double worth_ms);
+  double MeasureInBackground(PendingTuning&& pending, const std::atomic<bool>& stop);
+  Result<std::shared_ptr<const Entry>> MeasurePending(const PendingTuning& pending, Pacer* pacer);
+  void LookAround();
+  void MarkStale();
+
+  // session_results.cc: what was learned.
   // Forgets the choices that fell on a kernel which has given a wrong answer since.
   void ForgetDenied();
   Status LoadRecords(const std::string& path, std::vector<std::string>& problems, size_t& taken);
-  // Keeps the records that this process can use; returns how many.
-  size_t Take(std::vector<Record> records, std::vector<std::string> refused,
-              std::string_view origin, std::vector<std::string>& problems);
+  // Keeps what this process can use; returns how many entries.
+  size_t Take(Knowledge knowledge, std::vector<std::string> refused, std::string_view origin,
+              std::vector<std::string>& problems);
+  // Empty: it can be used. `stale`: though only until it is measured again.
+  std::string WhyRefused(const Record& record, std::string& stale) const;
+  void TakeDenied(std::vector<DeniedRecord> denied);
+  void LearnOfDeaths();
+  Knowledge Learned() const;
   std::vector<Record> Records() const;
+  std::vector<NodeRecord> NodeRecords(const std::vector<Record>& records) const;
+  std::vector<DeniedRecord> DeniedRecords() const;
+  std::vector<SeenRecord> SeenRecords() const;
+  // Hits by Hash(problem), over all nodes.
+  std::unordered_map<uint64_t, uint64_t> UsesByHash() const;
+  uint64_t UsesOf(uint64_t hash) const;
+  // For tuning=record: a problem was met that the cache did not hold.
+  void CountSeen(const Problem& problem);
   void Note(std::string line);
+
+  static constexpr int kPatienceMs = 30'000;
+  // After a measurement the file is written at most this often; the rest is written when the
+  // session ends.
+  static constexpr int64_t kSaveIntervalMs = 2000;
 
   const Options options_;
   const Log log_;
+  const int64_t born_ns_;
+  std::atomic<TuningMode> mode_;
   SessionCache cache_;
   HeapTrim heap_trim_;
   const std::shared_ptr<ProfilerSink> profiler_ = std::make_shared<ProfilerSink>();
+  std::atomic<size_t> weight_bytes_{0};
   std::atomic<int> threads_{0};
   std::mutex threads_mutex_;
-
-  static constexpr int kPatienceMs = 30'000;
+  // Every call is reported: TUNABLEOP_VERBOSE or debug lines.
+  std::atomic<bool> reporting_{false};
+  std::atomic<bool> collecting_{false};
 
   // Loaded records, prepared when first met so that loading stays cheap, and those of this
   // session's measurements, so that a problem whose plan was evicted is neither lost nor measured
   // again. Endless distinct shapes would make endless records of the latter: beyond 16 times the
   // cache's size the oldest go. Whoever holds known_mutex_ may change cache_ too (not the other way
   // round): what both say of a problem changes under it.
-  struct ProblemHash {
-    size_t operator()(const Problem& problem) const noexcept { return Hash(problem); }
-  };
   mutable std::mutex known_mutex_;
-  struct Known {
-    Record record;
-    std::string why;       // Entry::why
-    bool learned = false;  // among learned_: may be dropped
-  };
   std::unordered_map<Problem, Known, ProblemHash> known_;
-  std::deque<Problem> learned_;  // the oldest first
+  std::unordered_map<Problem, Known, ProblemHash> ranges_;  // by RangeKey
+  std::deque<Problem> learned_;                             // the oldest first
+  Neighbours neighbours_;
+  std::unordered_map<uint64_t, PerfReading> counters_;
+  std::vector<NodeRecord> nodes_known_;
+  std::vector<DeniedRecord> denied_known_;
+  std::unordered_map<Problem, uint64_t, ProblemHash> seen_;
   std::atomic<uint64_t> denials_seen_{0};
 
+  TuningBudget budget_;
+  BackgroundTuner background_;
+  std::shared_ptr<const StockBackend> stock_;
+  std::unique_ptr<CrashJournal> journal_;  // used by who holds the lock on measuring
+  bool journal_tried_ = false;
+  std::unique_ptr<Trace> trace_;
+  std::unique_ptr<MachineWatch> watch_;
+
   std::atomic<uint64_t> tuned_{0};
+  std::atomic<uint64_t> revalidated_{0};
   std::atomic<uint64_t> denied_{0};
   std::atomic<int64_t> tuning_microseconds_{0};
-  std::atomic<uint64_t> busy_{0};  // ran the default kernel because a measurement was under way
-  std::atomic<uint64_t> out_of_memory_{0};  // ran the default kernel: no memory to measure
+  std::atomic<int64_t> no_memory_until_ns_{0};  // nothing is measured before
   std::atomic<bool> dirty_{false};
   std::atomic<int64_t> last_save_ms_{0};
+  std::atomic<int64_t> last_look_ms_{0};
 
   mutable std::mutex report_mutex_;
   std::vector<NodeDecision> decisions_;   // of the last whole round
   std::vector<NodeDecision> this_round_;  // of the subgraphs asked about since
   std::vector<std::string> notes_;
-  std::vector<std::shared_ptr<NodeCounters>> nodes_;
+  std::vector<std::shared_ptr<GemmNode>> nodes_;
 };
+
+// A problem without its m and what follows from it, but for the range that m is in: what an entry
+// of a range is kept under.
+Problem RangeKey(const Problem& problem) noexcept;
 
 }  // namespace tunableop

@@ -20,7 +20,8 @@ struct Contender {
   std::shared_ptr<const Plan> plan;
   std::shared_ptr<const Backend> backend;
   // Milliseconds: its probes, and once it has raced, its samples of the race.
-  std::vector<double> samples = {};
+  // gcc asks for the initialiser where others are designated.
+  std::vector<double> samples = {};  // NOLINT(readability-redundant-member-init)
   double error = 0.0;
   bool right = false;  // verified, or verification is off and it ran
   bool raced = false;

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-#include "tuner/trial_journal.h"
+#include "gemm/trial_journal.h"
 
 namespace tunableop {
 

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "gemm/status.h"
+#include "gemm/trial_journal.h"
 #include "tuner/clock.h"
 #include "tuner/pacer.h"
-#include "tuner/trial_journal.h"
 
 namespace tunableop {
 

@@ -16,10 +16,10 @@
 #include "gemm/backend.h"
 #include "gemm/problem.h"
 #include "gemm/status.h"
+#include "gemm/trial_journal.h"
 #include "tuner/clock.h"
 #include "tuner/pacer.h"
 #include "tuner/perf_counters.h"
-#include "tuner/trial_journal.h"
 
 namespace tunableop {
 

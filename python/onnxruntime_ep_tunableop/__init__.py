@@ -19,6 +19,7 @@ from ._control import (
     get_tuning_results,
     load_cache,
     save_cache,
+    set_tuning,
     set_tuning_results,
     stats,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "register",
     "save_cache",
     "session_options",
+    "set_tuning",
     "set_tuning_results",
     "stats",
     "tune",

@@ -14,7 +14,9 @@ import onnxruntime as ort
 
 from . import _core
 from ._library import EP_NAME, get_library_path
-from .errors import NotAssignedError, TunableOpError
+from .errors import NotAssignedError, OptionError, TunableOpError
+
+MODES = ("off", "cached", "online", "background", "record")
 
 _tokens: weakref.WeakKeyDictionary[ort.InferenceSession, str] = weakref.WeakKeyDictionary()
 _GONE = "the session is gone"  # as the native side says it
@@ -79,6 +81,25 @@ def load_cache(session: ort.InferenceSession, path: str | os.PathLike[str]) -> l
     return list(_ask(session, "load_cache", path=_absolute(path))["problems"])
 
 
+def set_tuning(session: ort.InferenceSession, mode: str) -> None:
+    """Changes the mode of a live session: off, cached, online, background or record.
+
+    It holds from the next call on; what was learned is kept.
+
+    Raises:
+        OptionError: no such mode.
+    """
+    if mode not in MODES:
+        raise OptionError(f"option 'tuning': expected one of {', '.join(MODES)}, found '{mode}'")
+    _token(session)  # a session that is not ours gets the clear error
+    session.set_ep_dynamic_options({"tuning": mode})
+
+
+def stop_background(session: ort.InferenceSession) -> None:
+    """Ends the session's background thread."""
+    _ask(session, "stop_background")
+
+
 def save_own_cache(session: ort.InferenceSession) -> None:
     """Saves to the file given as option `cache`, if there is something new."""
     _ask(session, "save_own_cache")
@@ -105,12 +126,24 @@ class Stats:
     evicted: int  #: entries dropped because the cache was full
     entries: int  #: problems that the cache knows now
     denied: int  #: candidates that lost their place: wrong answers, errors
-    fallbacks: dict[str, int] = field(default_factory=dict)  #: runs on the default kernel, by reason
+    tuning: str  #: the mode at present
+    pending: int  #: problems that wait to be measured in the background
+    deferred: int  #: problems whose uses do not repay a measurement yet
+    stale: int  #: choices that serve and are to be measured again
+    revalidated: int  #: measurements of problems that had a choice already
+    session_seconds: float  #: since the session was made
+    saved_seconds: float  #: what the choices saved against the default kernels, as measured
+    fallbacks: dict[str, int] = field(default_factory=dict)  #: runs on an unmeasured kernel, by reason
 
     @property
     def hit_rate(self) -> float:
         """Share of calls that ran what the cache knew; 0 before the first call."""
         return self.hits / (self.hits + self.misses) if self.hits + self.misses else 0.0
+
+    @property
+    def tuning_share(self) -> float:
+        """Share of the session's life that went into measuring."""
+        return self.tuning_seconds / self.session_seconds if self.session_seconds > 0 else 0.0
 
 
 def stats(session: ort.InferenceSession) -> Stats:
@@ -147,6 +180,14 @@ class Shape:
     error: float
     candidates: int
     why: str  #: how the kernel was chosen, in words
+    stock_milliseconds: float  #: of the stock provider's kernel, raced beside; 0: not measured
+    stock_wins: bool  #: the stock provider's is faster beyond min_gain and chance
+    cold: bool  #: measured with B out of the cache
+    gflops: float  #: achieved; 0 with measure_mode=0
+    gigabytes_per_second: float  #: of the operands, each moved once
+    clock_mhz: float  #: when it was measured; 0: not known
+    temperature_c: float  #: the same
+    counters: dict[str, float | str | None]  #: per call, with measure_mode=2; "unavailable" says why not
 
 
 @dataclass(frozen=True)
@@ -171,6 +212,10 @@ class Explanation:
                     f", {shape.milliseconds:.4g} ms, default {shape.default_milliseconds:.4g} ms "
                     f"({gain:.2f}x, {shape.candidates} candidates)"
                 )
+                if shape.stock_milliseconds > 0:
+                    line += f", stock {shape.stock_milliseconds:.4g} ms"
+                if shape.gflops > 0:
+                    line += f", {shape.gflops:.4g} GFLOP/s"
             elif shape.tuned:
                 line += ", kept without a measurement"
             else:

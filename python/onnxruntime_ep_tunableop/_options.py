@@ -42,6 +42,14 @@ DEFAULTS: dict[str, Any] = {
     "precision": "exact",
     "device": "auto",
     "threads": 0,
+    "measure_mode": 1,
+    "revalidate_ms": 300_000,
+    "max_tuning_bytes": 256 << 20,
+    "max_session_ms": 60_000,
+    "max_day_ms": 600_000,
+    "background_share": 0.2,
+    "buckets": "off",
+    "trace": None,
 }
 
 
@@ -49,8 +57,8 @@ def check(options: dict[str, Any]) -> dict[str, str]:
     """Options as text for the native side, which checks the values. Options that are None are left out.
 
     Raises:
-        OptionError: an unknown name, no path in `cache`.
-        TypeError: `cache` is no path at all.
+        OptionError: an unknown name, no path in `cache` or `trace`.
+        TypeError: `cache` or `trace` is no path at all.
     """
     texts: dict[str, str] = {}
     for key, value in options.items():
@@ -58,8 +66,8 @@ def check(options: dict[str, Any]) -> dict[str, str]:
             raise OptionError(f"there is no option '{key}'; the options are: {', '.join(DEFAULTS)}")
         if value is None:
             continue
-        if key == "cache":
-            texts[key] = _cache_path(value)
+        if key in ("cache", "trace"):
+            texts[key] = _file_path(key, value)
         elif isinstance(value, bool):
             texts[key] = "1" if value else "0"
         else:
@@ -69,11 +77,11 @@ def check(options: dict[str, Any]) -> dict[str, str]:
     return texts
 
 
-def _cache_path(value: Any) -> str:
+def _file_path(key: str, value: Any) -> str:
     """Absolute, so that the file stays the same one when the process changes its directory."""
     text = os.fsdecode(value)
     if not text:
-        raise OptionError("option 'cache': expected the path of a file, found ''")
+        raise OptionError(f"option '{key}': expected the path of a file, found ''")
     return str(Path(text).absolute())
 
 

@@ -146,8 +146,9 @@ class InferenceSession(ort.InferenceSession):
             in it (on onnxruntime 1.24 the provider is added, too).
         providers: providers to use beside this one, which is put first. Default: the CPU.
         provider_options: as for `ort.InferenceSession`.
-        tuning: "online" measures at the first use of a problem, "cached" uses only what `cache` holds, "off"
-            runs the default kernels.
+        tuning: "online" measures at the first use of a problem; "background" runs the default kernel at once
+            and measures on copies while nobody is served; "cached" uses only what `cache` holds; "off" runs
+            the default kernels; "record" does so too and counts every problem, for tuning later.
         cache: file with tuning results: loaded now if it exists, saved when the session ends and after new
             measurements.
         cache_size: problems kept at most; the least recently used go.
@@ -161,6 +162,15 @@ class InferenceSession(ort.InferenceSession):
         precision: "exact".
         device: "auto" or "cpu".
         threads: size of the intra-op pool, 0 to find out.
+        measure_mode: what is kept beside the times: 0 nothing, 1 achieved rates, clock and temperature, 2 the
+            processor's counters too.
+        revalidate_ms: age at which a choice is measured again, in the background; 0 for never.
+        max_tuning_bytes: memory for copies of operands and results while measuring.
+        max_session_ms: wall clock for all measuring of this session, in milliseconds; 0 for no limit.
+        max_day_ms: the same for one day and all processes that save to `cache`.
+        background_share: share of the time, at most, that measuring in the background takes.
+        buckets: "pow2" lets one measured m serve its whole range (1, 2, 3-4, 5-8 ...), "off" measures each.
+        trace: CSV file to which every sample of every measurement is appended.
         kwargs: what else `ort.InferenceSession` takes.
 
     Raises:
@@ -188,6 +198,14 @@ class InferenceSession(ort.InferenceSession):
         precision: str | None = None,
         device: str | None = None,
         threads: int | None = None,
+        measure_mode: int | None = None,
+        revalidate_ms: int | None = None,
+        max_tuning_bytes: int | None = None,
+        max_session_ms: float | None = None,
+        max_day_ms: float | None = None,
+        background_share: float | None = None,
+        buckets: str | None = None,
+        trace: str | os.PathLike[str] | None = None,
         **kwargs: Any,
     ) -> None:
         texts = _options.check(
@@ -205,6 +223,14 @@ class InferenceSession(ort.InferenceSession):
                 "precision": precision,
                 "device": device,
                 "threads": threads,
+                "measure_mode": measure_mode,
+                "revalidate_ms": revalidate_ms,
+                "max_tuning_bytes": max_tuning_bytes,
+                "max_session_ms": max_session_ms,
+                "max_day_ms": max_day_ms,
+                "background_share": background_share,
+                "buckets": buckets,
+                "trace": trace,
             }
         )
         for key in kwargs:
@@ -230,7 +256,7 @@ class InferenceSession(ort.InferenceSession):
             self._create(model, options, others, texts, kwargs)
         except Exception as error:
             text = str(error)
-            for start in ("TunableOp option", "TunableOp has no option"):
+            for start in ("TunableOp option", "TunableOp has no option", "TunableOp environment variable"):
                 if start in text:
                     raise OptionError(text[text.index(start) :].strip()) from error
             raise
@@ -289,6 +315,7 @@ def _save_caches_at_exit() -> None:
     """Sessions that are still alive when Python ends may never be released."""
     for session in list(_saved_at_exit):
         try:
+            _control.stop_background(session)
             _control.save_own_cache(session)
         except NotAssignedError:
             pass  # set_providers took it off this provider

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,10 +99,7 @@ def warm(
     A session with tuning="cached" or "off" runs, too, but measures nothing. `shapes` as for `tune`.
     """
     started = _control.stats(session)
-    lines: list[str] = []
-    for feeds in make_feeds(session, shapes):
-        _run(session, feeds)
-        lines += measure_pending(session, None, progress)
+    lines = _measure_all(session, make_feeds(session, shapes), None, progress)
     return _summary(started, _control.stats(session), lines)
 
 
@@ -120,12 +117,38 @@ def tune_here(
     session = InferenceSession(model, tuning="background", cache=cache, **options)
     started = _control.stats(session)
     known = cache is not None and Path(cache).is_file()
-    seen = int(_control._ask(session, "tune_seen")["pending"]) if known else 0
-    if shapes is not None or dims or not seen:
-        for feeds in make_feeds(session, shapes, dims, warn=warn):
-            _run(session, feeds)
-    lines = measure_pending(session, cache, progress)
+    lines: list[str] = []
+    while known and int(_control._ask(session, "tune_seen")["pending"]):
+        found = measure_pending(session, cache, progress)
+        if not found:
+            break  # none of them can be measured: the notes say why
+        lines += found
+    if shapes is not None or dims or not lines:
+        sets = make_feeds(session, shapes, dims, warn=warn)
+        lines += _measure_all(session, sets, cache, progress)
     return _summary(started, _control.stats(session), lines)
+
+
+def _measure_all(
+    session: ort.InferenceSession,
+    sets: Iterable[Feeds],
+    cache: str | os.PathLike[str] | None,
+    progress: Progress | None,
+) -> list[str]:
+    """Runs each set of feeds and measures what it met, until a run meets nothing new."""
+    lines: list[str] = []
+    _control._ask(session, "collect", on=True)
+    try:
+        for feeds in sets:
+            while True:  # of a large model not everything may find room to wait at once
+                _run(session, feeds)
+                found = measure_pending(session, cache, progress)
+                lines += found
+                if not found:
+                    break
+    finally:
+        _control._ask(session, "collect", on=False)
+    return lines
 
 
 def measure_pending(

@@ -69,7 +69,7 @@ constexpr int64_t kFillFloatsPerTask = 65536;
 
 class Gemm final : public Kernel {
  public:
-  explicit Gemm(const OrtKernelInfo* info) : Kernel(info) {
+  explicit Gemm(const OrtKernelInfo* info) : Kernel(info, "Gemm") {
     ReadFloat(info, "alpha", alpha_);
     ReadFloat(info, "beta", beta_);
     ReadFlag(info, "transA", trans_a_);
@@ -118,7 +118,7 @@ class Gemm final : public Kernel {
     problem.align_c = AlignmentClass(operands.c);
     TUNABLEOP_RETURN_IF_ERROR(AddC(context, executor, problem, operands));
     if (problem.m == 0 || problem.n == 0) return Status::Ok();
-    return state().Run(problem, operands, executor, counters());
+    return state().Run(problem, operands, executor, node());
   }
 
  private:

@@ -49,14 +49,29 @@ void PoolExecutor::ParallelFor(size_t count, Task task, void* context) noexcept 
   for (size_t i = 0; i < count; ++i) task(context, i);
 }
 
-Kernel::Kernel(const OrtKernelInfo* info) : OrtKernelImpl{} {
+namespace {
+
+// Empty where the node has none.
+std::string NodeName(const OrtKernelInfo* info) {
+  size_t size = 0;  // with the terminating zero
+  if (!FromOrt(Ort().api->KernelInfo_GetNodeName(info, nullptr, &size)).ok() || size < 2) return {};
+  std::string name(size, '\0');
+  if (!FromOrt(Ort().api->KernelInfo_GetNodeName(info, name.data(), &size)).ok()) return {};
+  name.resize(size - 1);
+  return name;
+}
+
+}  // namespace
+
+Kernel::Kernel(const OrtKernelInfo* info, const char* op)
+    : OrtKernelImpl{}, packed_b_(std::make_shared<const PackedB>()) {
   const OrtEp* ep = nullptr;
   if (Status status = FromOrt(Ort().ep_api->KernelInfo_GetEp(info, &ep));
       !status.ok() || ep == nullptr) {
     throw std::runtime_error("the node's execution provider is not known");
   }
   state_ = static_cast<const Provider*>(ep)->state();
-  counters_ = state_->AddNode();
+  node_ = state_->AddNode(op, NodeName(info));
   int is_constant = 0;
   const OrtValue* value = nullptr;
   if (Status status =
@@ -83,7 +98,11 @@ Result<bool> Kernel::Pack(const TensorView& b, int64_t ldb, bool transposed, int
     state_->log().Warning(std::string(packed.status().message()) + "; the weight stays as it is");
     return false;
   }
-  packed_b_ = std::move(packed).value();
+  packed_b_ = std::make_shared<const PackedB>(std::move(packed).value());
+  node_->weight = packed_b_;
+  node_->k = k;
+  node_->n = n;
+  state_->AddWeight(packed_b_->bytes());
   packed_dims_.assign(b.dims.begin(), b.dims.end());
   state_->heap_trim().WillBeFreed(static_cast<size_t>(k * n * batch) * sizeof(float));
   return true;
@@ -96,7 +115,7 @@ Result<TensorView> Kernel::InputA(const OrtKernelContext* context) {
 }
 
 Result<TensorView> Kernel::InputB(const OrtKernelContext* context) const {
-  if (packed_b_) return TensorView{nullptr, packed_dims_};
+  if (*packed_b_) return TensorView{nullptr, packed_dims_};
   const OrtValue* value = nullptr;
   TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->KernelContext_GetInput(context, 1, &value));
   return ViewOf(value);

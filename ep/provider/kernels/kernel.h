@@ -33,8 +33,8 @@ class Kernel : public OrtKernelImpl {
   Kernel& operator=(const Kernel&) = delete;
 
  protected:
-  // Error when `info` is not of a session of ours.
-  explicit Kernel(const OrtKernelInfo* info);
+  // Error when `info` is not of a session of ours. `op`: "MatMul".
+  Kernel(const OrtKernelInfo* info, const char* op);
 
   virtual Status Compute(OrtKernelContext* context) = 0;
   // True: the constant B (input 1) was packed and ONNX Runtime may free its copy.
@@ -45,9 +45,9 @@ class Kernel : public OrtKernelImpl {
                     int64_t batch);
 
   SessionState& state() const noexcept { return *state_; }
-  NodeCounters& counters() const noexcept { return *counters_; }
+  GemmNode& node() const noexcept { return *node_; }
   bool b_constant() const noexcept { return b_constant_; }
-  const PackedB& packed_b() const noexcept { return packed_b_; }
+  const PackedB& packed_b() const noexcept { return *packed_b_; }
   static Result<TensorView> InputA(const OrtKernelContext* context);
   // Input 1 of this call: the packed constant's dimensions without data, or the tensor.
   Result<TensorView> InputB(const OrtKernelContext* context) const;
@@ -60,9 +60,9 @@ class Kernel : public OrtKernelImpl {
                                 bool* is_packed) noexcept;
 
   std::shared_ptr<SessionState> state_;
-  std::shared_ptr<NodeCounters> counters_;
+  std::shared_ptr<GemmNode> node_;
   bool b_constant_ = false;
-  PackedB packed_b_;
+  std::shared_ptr<const PackedB> packed_b_;  // never null: without data when B is not packed
   std::vector<int64_t> packed_dims_;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 class MatMul final : public Kernel {
  public:
-  explicit MatMul(const OrtKernelInfo* info) : Kernel(info) {}
+  explicit MatMul(const OrtKernelInfo* info) : Kernel(info, "MatMul") {}
 
  protected:
   Result<bool> PackB(const TensorView& b) override {
@@ -72,7 +72,7 @@ class MatMul final : public Kernel {
     operands.b = b;
     operands.packed_b = packed_b().data();
     operands.c = c;
-    if (shape.outer_count == 0) return state().Run(problem, operands, executor, counters());
+    if (shape.outer_count == 0) return state().Run(problem, operands, executor, node());
 
     const int64_t c_step = c_floats * shape.inner.count;
     std::array<int64_t, kMaxRank> index{};
@@ -90,7 +90,7 @@ class MatMul final : public Kernel {
       problem.align_a = AlignmentClass(operands.a);
       if (!packed) problem.align_b = AlignmentClass(operands.b);
       problem.align_c = AlignmentClass(operands.c);
-      TUNABLEOP_RETURN_IF_ERROR(state().Run(problem, operands, executor, counters()));
+      TUNABLEOP_RETURN_IF_ERROR(state().Run(problem, operands, executor, node()));
       size_t digit = 0;
       while (digit < shape.outer_count && ++index[digit] == shape.outer[digit].count)
         index[digit++] = 0;

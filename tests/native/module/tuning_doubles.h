@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "gemm/trial_journal.h"
 #include "tuner/pacer.h"
-#include "tuner/trial_journal.h"
 
 namespace tunableop::bindings {
 

@@ -1,0 +1,215 @@
+// SessionState: what waits to be measured, when nobody is served or on demand, and what has to be
+// measured again.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "provider/measure_pool.h"
+#include "provider/run_gate.h"
+#include "provider/session_state.h"
+#include "provider/steady_ms.h"
+#include "tuner/clock.h"
+#include "tuner/staleness.h"
+
+namespace tunableop {
+namespace {
+
+constexpr int64_t kLookIntervalMs = 1000;
+constexpr int64_t kPutOffNs = 1'000'000'000;
+constexpr int64_t kNoMemoryNs = 10'000'000'000;
+// What a measurement takes, in calls of the default kernel: some 24 rounds of 8 candidates.
+constexpr double kCallsOfATuning = 200.0;
+constexpr double kShortestSampleMs = 0.02;
+
+// The most that measuring a problem whose call takes `ms` may cost.
+double CostMs(double ms, double max_tuning_ms) noexcept {
+  return std::min(max_tuning_ms, kCallsOfATuning * std::max(ms, kShortestSampleMs));
+}
+
+}  // namespace
+
+void SessionState::ConsiderTuning(const Entry& entry, const Problem& problem,
+                                  const Operands& operands, const GemmNode& node) {
+  const bool on_demand = collecting_.load(std::memory_order_relaxed);
+  if (entry.notes.queued.load(std::memory_order_relaxed)) return;
+  if (!on_demand && IsPutOff(entry)) return;
+  const auto uses = static_cast<double>(entry.notes.uses.load(std::memory_order_relaxed));
+  const double ms = static_cast<double>(entry.notes.nanoseconds.load(std::memory_order_relaxed)) *
+                    1e-6 / std::max(uses, 1.0);
+  double worth_ms = uses * ms;
+  if (entry.tuned) {
+    worth_ms = entry.record.winner_ms * static_cast<double>(UsesOf(entry.hash));
+  } else if (!on_demand) {
+    // The most that a better kernel could save so far is all the time it took.
+    if (worth_ms < CostMs(ms, options_.tuner.max_tuning_ms)) return;
+    if (const std::optional<Fallback> exhausted = budget_.Exhausted()) {
+      entry.notes.reason.store(static_cast<uint8_t>(*exhausted));
+      entry.notes.next_try_ns.store(SteadyNow() + kPutOffNs, std::memory_order_relaxed);
+      return;
+    }
+  }
+  if (entry.notes.queued.exchange(true)) return;
+  if (Queue(entry, problem, operands, node, worth_ms)) {
+    entry.notes.reason.store(static_cast<uint8_t>(Fallback::kWaiting), std::memory_order_relaxed);
+    entry.notes.attention.store(false, std::memory_order_relaxed);
+    return;
+  }
+  entry.notes.queued.store(false);
+  entry.notes.next_try_ns.store(SteadyNow() + kPutOffNs, std::memory_order_relaxed);
+}
+
+bool SessionState::Queue(const Entry& entry, const Problem& problem, const Operands& operands,
+                         const GemmNode& node, double worth_ms) {
+  Result<OwnedOperands> copy =
+      OwnedOperands::Copy(problem, operands, node.weight, background_.room());
+  if (!copy.ok()) {
+    if (background_.size() == 0) Note(std::string(copy.status().message()) + "; not measured");
+    return false;
+  }
+  return background_.Offer({problem, std::move(copy).value(), worth_ms, entry.tuned});
+}
+
+Result<std::shared_ptr<const Entry>> SessionState::MeasurePending(const PendingTuning& pending,
+                                                                  Pacer* pacer) {
+  std::shared_ptr<const Entry> serving;
+  for (const std::shared_ptr<const Entry>& entry : cache_.Entries()) {
+    if (entry->record.problem == pending.problem && entry->tuned) serving = entry;
+  }
+  // Threads for this measurement only.
+  MeasurePool pool(std::max<int>(1, pending.problem.threads));
+  How how;
+  how.pacer = pacer;
+  how.with_stock = true;
+  how.serving = serving.get();
+  return Measure(pending.problem, pending.operands.view(), pool, how);
+}
+
+double SessionState::MeasureInBackground(PendingTuning&& pending, const std::atomic<bool>& stop) {
+  const double spent_before = static_cast<double>(tuning_microseconds_.load()) * 1e-3;
+  const Problem problem = pending.problem;
+  const auto release = [&](int64_t for_ns) {
+    const SessionCache::ReadGuard guard;
+    if (const Entry* entry = cache_.Find(problem)) {
+      entry->notes.next_try_ns.store(SteadyNow() + for_ns, std::memory_order_relaxed);
+      entry->notes.queued.store(false);
+      // A choice that was to be measured again still is.
+      if (entry->tuned) entry->notes.attention.store(true);
+    }
+  };
+  if (mode() == TuningMode::kOff || mode() == TuningMode::kRecord || budget_.Exhausted()) {
+    release(kPutOffNs);
+    return 0.0;
+  }
+  IdlePacer pacer(stop, problem.threads);
+  // Waiting for the first turn holds nothing up; once it has begun, others wait.
+  if (!pacer.WaitForTurn()) return 0.0;
+  std::unique_lock measuring(Measuring(), std::try_to_lock);
+  if (!measuring.owns_lock()) {
+    background_.Offer(std::move(pending));
+    return 1.0;
+  }
+  Result<std::shared_ptr<const Entry>> entry = MeasurePending(pending, &pacer);
+  measuring.unlock();
+  if (!entry.ok()) {
+    if (entry.status().code() == StatusCode::kCancelled) {
+      if (!stop.load()) background_.Offer(std::move(pending));
+    } else {
+      Note("(" + ToString(problem) + "): not measured: " + std::string(entry.status().message()));
+      log_.Warning(std::string(entry.status().message()) + "; what served goes on serving");
+      release(kNoMemoryNs);
+    }
+  }
+  return static_cast<double>(tuning_microseconds_.load()) * 1e-3 - spent_before + 1.0;
+}
+
+void SessionState::Collect(bool on) {
+  collecting_.store(on);
+  background_.Pause(on);
+}
+
+Result<SessionState::Tuned> SessionState::TunePending(size_t most) {
+  Tuned tuned;
+  while (tuned.count < most) {
+    const std::lock_guard measuring(Measuring());
+    const std::optional<PendingTuning> pending = background_.Take();
+    if (!pending) break;
+    Result<std::shared_ptr<const Entry>> entry = MeasurePending(*pending, nullptr);
+    if (entry.ok()) {
+      ++tuned.count;
+      const Record& record = entry.value()->record;
+      char text[96];
+      std::snprintf(text, sizeof(text), " %.4g ms, default %.4g ms; ", record.winner_ms,
+                    record.default_ms);
+      tuned.last = "(" + ToString(record.problem) + "): " + record.winner.FullName() + text +
+                   entry.value()->why;
+    } else {
+      tuned.last = std::string(entry.status().message());
+      Note("(" + ToString(pending->problem) + "): not measured: " + tuned.last);
+      log_.Warning(tuned.last + "; what served goes on serving");
+    }
+  }
+  tuned.pending = background_.size();
+  return tuned;
+}
+
+size_t SessionState::QueueRecorded() {
+  std::vector<Problem> problems;
+  {
+    const std::lock_guard lock(known_mutex_);
+    for (const auto& [problem, uses] : seen_) {
+      if (!known_.contains(problem)) problems.push_back(problem);
+    }
+  }
+  for (const Problem& problem : problems) {
+    Result<OwnedOperands> made = OwnedOperands::MakeUp(problem, background_.room());
+    if (!made.ok()) continue;  // the next call has room again
+    uint64_t uses = 0;
+    {
+      const std::lock_guard lock(known_mutex_);
+      uses = seen_[problem];
+    }
+    background_.Offer(
+        {problem, std::move(made).value(), static_cast<double>(uses) * Flops(problem), false});
+  }
+  return background_.size();
+}
+
+void SessionState::StopBackground() noexcept { background_.Stop(); }
+
+void SessionState::LookAround() {
+  if (SteadyMs() - last_look_ms_.load() < kLookIntervalMs) return;
+  last_look_ms_.store(SteadyMs());
+  if (mode() == TuningMode::kOnline || mode() == TuningMode::kBackground) MarkStale();
+  if (dirty() && !options_.cache_path.empty() && Runs().in_flight() == 0 &&
+      SteadyMs() - last_save_ms_.load() >= kSaveIntervalMs) {
+    SaveOwnCache(log_, /*patience_ms=*/0);
+  }
+}
+
+void SessionState::MarkStale() {
+  watch_->Poll(Runs().in_flight() == 0);
+  const MachineState state = watch_->state();
+  StalenessRules rules;
+  rules.time_to_live_ms = options_.revalidate_ms;
+  const int64_t now = SteadyNow();
+  for (const std::shared_ptr<const Entry>& entry : cache_.Entries()) {
+    if (!entry->tuned || entry->notes.queued.load() || entry->notes.attention.load()) continue;
+    MeasuredState measured;
+    measured.age_ms = (now - entry->since_ns) / 1'000'000;
+    if (entry->record.temperature_c != 0.0) {
+      measured.machine.temperature_c = entry->record.temperature_c;
+    }
+    if (entry->record.clock_mhz > 0.0) measured.machine.clock_mhz = entry->record.clock_mhz;
+    measured.confirmations = entry->record.confirmations;
+    const std::optional<std::string> why =
+        WhyStale(rules, measured, state,
+                 watch_->low_clock_readings(measured.machine.clock_mhz, rules.clock_drop));
+    if (!why) continue;
+    entry->notes.attention.store(true);
+    log_.Info("stale (" + ToString(entry->record.problem) + "): " + *why);
+  }
+}
+
+}  // namespace tunableop

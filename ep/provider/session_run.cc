@@ -1,0 +1,306 @@
+// SessionState: one GEMM call.
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "backends/registry.h"
+#include "provider/session_state.h"
+#include "tuner/clock.h"
+#include "tuner/deny_list.h"
+
+namespace tunableop {
+namespace {
+
+constexpr size_t kSeenPerEntry = 16;
+
+constexpr const char* Mark(const Entry& entry, bool hit) noexcept {
+  if (!entry.tuned) return "default";
+  return hit ? "hit" : "tuned";
+}
+
+const char* WhyDefault(TuningMode mode) noexcept {
+  switch (mode) {
+    case TuningMode::kOff:
+      return "tuning=off";
+    case TuningMode::kCached:
+      return "not in the cache";
+    case TuningMode::kRecord:
+      return "tuning=record";
+    default:
+      return "not measured yet";
+  }
+}
+
+Fallback ReasonOf(const Entry& entry, TuningMode mode) noexcept {
+  switch (mode) {
+    case TuningMode::kOff:
+      return Fallback::kTuningOff;
+    case TuningMode::kRecord:
+      return Fallback::kRecording;
+    case TuningMode::kCached:
+      return Fallback::kNotInCache;
+    default:
+      return static_cast<Fallback>(entry.notes.reason.load(std::memory_order_relaxed));
+  }
+}
+
+}  // namespace
+
+Status SessionState::Run(const Problem& problem, const Operands& operands, Executor& executor,
+                         GemmNode& node) {
+  if (DenialCount() != denials_seen_.load(std::memory_order_relaxed)) ForgetDenied();
+  {
+    const SessionCache::ReadGuard guard;
+    const Entry* entry = cache_.Find(problem);
+    if (entry != nullptr) {
+      const bool attention = entry->notes.attention.load(std::memory_order_relaxed);
+      if (entry->tuned && !attention && !Reporting()) {
+        node.counters.Hit(entry->hash);
+        return entry->plan->Run(operands, executor);
+      }
+      if (entry->tuned || mode() != TuningMode::kOnline || IsPutOff(*entry)) {
+        return RunWatched(*entry, problem, operands, executor, node);
+      }
+    }
+  }
+  return RunUncached(problem, operands, executor, node);
+}
+
+bool SessionState::IsPutOff(const Entry& entry) noexcept {
+  const int64_t until = entry.notes.next_try_ns.load(std::memory_order_relaxed);
+  return until != 0 && SteadyNow() < until;
+}
+
+Status SessionState::RunWatched(const Entry& entry, const Problem& problem,
+                                const Operands& operands, Executor& executor, GemmNode& node) {
+  const TuningMode mode = this->mode();
+  if (entry.tuned) {
+    node.counters.Hit(entry.hash);
+  } else {
+    node.counters.FellBack(ReasonOf(entry, mode));
+    if (mode != TuningMode::kOff && mode != TuningMode::kRecord) {
+      node.counters.misses.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  const bool reporting = Reporting();
+  const bool counting = !entry.tuned && mode != TuningMode::kOff && mode != TuningMode::kCached;
+  const bool attention = entry.notes.attention.load(std::memory_order_relaxed);
+  if (!reporting && !counting && !attention) return entry.plan->Run(operands, executor);
+
+  const int64_t begin = SteadyNow();
+  TUNABLEOP_RETURN_IF_ERROR(entry.plan->Run(operands, executor));
+  const int64_t end = SteadyNow();
+  if (counting) {
+    entry.notes.uses.fetch_add(1, std::memory_order_relaxed);
+    entry.notes.nanoseconds.fetch_add(static_cast<uint64_t>(end - begin),
+                                      std::memory_order_relaxed);
+  }
+  if (reporting) Report(entry, entry.tuned, begin, end);
+  if (mode == TuningMode::kBackground || attention) {
+    ConsiderTuning(entry, problem, operands, node);
+  }
+  return Status::Ok();
+}
+
+void SessionState::Report(const Entry& entry, bool hit, int64_t begin_ns, int64_t end_ns) const {
+  const Record& record = entry.record;
+  if (profiler_->enabled()) {
+    profiler_->Add(record.problem, record.winner, begin_ns, end_ns - begin_ns, hit);
+  }
+  if (log_.debug_enabled()) {
+    log_.Debug(std::string(Mark(entry, hit)) + " (" + ToString(record.problem) +
+               "): " + record.winner.FullName());
+  }
+  if (options_.verbose) {
+    std::fprintf(stderr, "[TunableOp] gemm,%s,%s,%s,%.3f us\n", ToString(record.problem).c_str(),
+                 record.winner.FullName().c_str(), Mark(entry, hit),
+                 static_cast<double>(end_ns - begin_ns) * 1e-3);
+  }
+}
+
+Status SessionState::RunReported(const Entry& entry, const Operands& operands, Executor& executor,
+                                 bool hit) const {
+  if (!Reporting()) return entry.plan->Run(operands, executor);
+  const int64_t begin = SteadyNow();
+  TUNABLEOP_RETURN_IF_ERROR(entry.plan->Run(operands, executor));
+  Report(entry, hit, begin, SteadyNow());
+  return Status::Ok();
+}
+
+Status SessionState::RunUncached(const Problem& problem, const Operands& operands,
+                                 Executor& executor, GemmNode& node) {
+  const TuningMode mode = this->mode();
+  const bool remembers = mode != TuningMode::kOff && mode != TuningMode::kRecord;
+  if (remembers) {
+    if (const std::shared_ptr<const Entry> entry = Adopt(problem)) {
+      node.counters.Hit(entry->hash);
+      return RunReported(*entry, operands, executor, entry->tuned);
+    }
+    node.counters.misses.fetch_add(1, std::memory_order_relaxed);
+    if (log_.debug_enabled()) log_.Debug("miss (" + ToString(problem) + ")");
+  }
+  if (mode == TuningMode::kOnline) return TuneAndRun(problem, operands, executor, node);
+  if (mode == TuningMode::kOff || mode == TuningMode::kCached) {
+    node.counters.FellBack(mode == TuningMode::kOff ? Fallback::kTuningOff : Fallback::kNotInCache);
+    return RunDefault(problem, operands, executor);
+  }
+  Result<std::shared_ptr<const Entry>> entry = DefaultEntry(problem);
+  if (!entry.ok()) return entry.TakeStatus();
+  entry.value()->notes.reason.store(static_cast<uint8_t>(Fallback::kNotWorthYet));
+  PutDefault(entry.value());
+  node.counters.FellBack(ReasonOf(*entry.value(), mode));
+  const int64_t begin = SteadyNow();
+  TUNABLEOP_RETURN_IF_ERROR(entry.value()->plan->Run(operands, executor));
+  const int64_t end = SteadyNow();
+  if (mode == TuningMode::kRecord) {
+    CountSeen(problem);
+  } else {
+    entry.value()->notes.uses.fetch_add(1, std::memory_order_relaxed);
+  }
+  entry.value()->notes.nanoseconds.fetch_add(static_cast<uint64_t>(end - begin),
+                                             std::memory_order_relaxed);
+  if (Reporting()) Report(*entry.value(), false, begin, end);
+  if (mode == TuningMode::kBackground) ConsiderTuning(*entry.value(), problem, operands, node);
+  return Status::Ok();
+}
+
+void SessionState::CountSeen(const Problem& problem) {
+  const std::lock_guard lock(known_mutex_);
+  // Endless distinct shapes would make endless records.
+  if (seen_.size() < kSeenPerEntry * cache_.capacity() || seen_.contains(problem)) {
+    ++seen_[problem];
+    dirty_.store(true, std::memory_order_relaxed);
+  }
+}
+
+std::shared_ptr<const Entry> SessionState::Adopt(const Problem& problem) {
+  std::string refusal;
+  {
+    const std::lock_guard lock(known_mutex_);
+    const auto found = known_.find(problem);
+    if (found == known_.end()) return AdoptRange(problem);
+    const Known& known = found->second;
+    // Kept for want of time, of which there is more here.
+    if (mode() == TuningMode::kOnline && known.record.budget_ms > 0.0 &&
+        options_.tuner.max_tuning_ms > known.record.budget_ms) {
+      return nullptr;
+    }
+    const std::shared_ptr<const Backend> backend = FindCpuBackend(known.record.winner.library);
+    if (backend == nullptr) return nullptr;  // Take refuses such records; libraries do not vanish
+    Result<std::unique_ptr<Plan>> plan = backend->Prepare(problem, known.record.winner);
+    if (plan.ok()) {
+      auto entry = std::make_shared<Entry>();
+      entry->record = known.record;
+      entry->plan = std::move(plan).value();
+      entry->tuned = true;
+      entry->why = known.why;
+      entry->hash = Hash(problem);
+      entry->since_ns = SteadyNow();
+      entry->notes.attention.store(!known.stale.empty(), std::memory_order_relaxed);
+      cache_.Put(entry);
+      return entry;
+    }
+    refusal = "(" + ToString(problem) + "): " + known.record.winner.FullName() +
+              " cannot be used: " + std::string(plan.status().message());
+    known_.erase(found);
+  }
+  Note(std::move(refusal));
+  return nullptr;
+}
+
+std::shared_ptr<const Entry> SessionState::AdoptRange(const Problem& problem) {
+  if (options_.buckets == Buckets::kOff) return nullptr;
+  const auto found = ranges_.find(RangeKey(problem));
+  if (found == ranges_.end()) return nullptr;
+  const Known& known = found->second;
+  const std::shared_ptr<const Backend> backend = FindCpuBackend(known.record.winner.library);
+  if (backend == nullptr) return nullptr;
+  Result<std::unique_ptr<Plan>> plan = backend->Prepare(problem, known.record.winner);
+  if (!plan.ok()) return nullptr;  // another m of the range supports it; this one is on its own
+  auto entry = std::make_shared<Entry>();
+  entry->record = known.record;
+  entry->record.problem = problem;
+  entry->plan = std::move(plan).value();
+  entry->tuned = true;
+  entry->why = "m from " + std::to_string(known.record.m_low) + " to " +
+               std::to_string(known.record.m_high) +
+               ", measured at m=" + std::to_string(known.record.problem.m) + ": " + known.why;
+  entry->hash = Hash(problem);
+  entry->since_ns = SteadyNow();
+  cache_.Put(entry);
+  return entry;
+}
+
+void SessionState::PutDefault(std::shared_ptr<const Entry> entry) {
+  const Problem& problem = entry->record.problem;
+  const std::lock_guard lock(known_mutex_);
+  // Loaded meanwhile: an entry in the cache would hide it where nothing is measured.
+  if (mode() == TuningMode::kCached && known_.contains(problem)) return;
+  {
+    const SessionCache::ReadGuard guard;
+    const Entry* there = cache_.Find(problem);
+    if (there != nullptr && there->tuned) return;  // measured meanwhile
+  }
+  cache_.Put(std::move(entry));
+}
+
+Result<std::shared_ptr<const Entry>> SessionState::DefaultEntry(const Problem& problem) {
+  auto entry = std::make_shared<Entry>();
+  entry->record.problem = problem;
+  entry->hash = Hash(problem);
+  entry->since_ns = SteadyNow();
+  const TuningMode mode = this->mode();
+  std::string reasons;
+  for (const std::shared_ptr<const Backend>& backend : CpuBackends()) {
+    if (backend->may_hang()) continue;  // never unmeasured
+    for (const Candidate& candidate : backend->Candidates(problem, CandidateScope::kDefault)) {
+      if (const std::optional<std::string> denied = DenialOf(candidate)) {
+        reasons += "; " + candidate.FullName() + " denied: " + *denied;
+        continue;
+      }
+      Result<std::unique_ptr<Plan>> plan = backend->Prepare(problem, candidate);
+      if (!plan.ok()) {
+        reasons += "; " + candidate.FullName() + ": " + std::string(plan.status().message());
+        continue;
+      }
+      entry->record.winner = candidate;
+      entry->record.default_kernel = candidate.FullName();
+      entry->plan = std::move(plan).value();
+      entry->why = WhyDefault(mode);
+      if (mode != TuningMode::kOff && mode != TuningMode::kRecord) StartFromNeighbour(*entry);
+      return std::shared_ptr<const Entry>(std::move(entry));
+    }
+  }
+  return Status(StatusCode::kNotSupported,
+                "no kernel can run (" + ToString(problem) + ")" + reasons);
+}
+
+void SessionState::StartFromNeighbour(Entry& entry) {
+  const Problem& problem = entry.record.problem;
+  const std::optional<Candidate> winner = neighbours_.Nearest(problem);
+  if (!winner || *winner == entry.record.winner || DenialOf(*winner)) return;
+  const std::shared_ptr<const Backend> backend = FindCpuBackend(winner->library);
+  if (backend == nullptr || backend->may_hang()) return;
+  Result<std::unique_ptr<Plan>> plan = backend->Prepare(problem, *winner);
+  if (!plan.ok()) return;
+  entry.record.winner = *winner;
+  entry.plan = std::move(plan).value();
+  entry.why += "; the winner of the nearest measured m serves";
+}
+
+Status SessionState::RunDefault(const Problem& problem, const Operands& operands,
+                                Executor& executor) {
+  {
+    const SessionCache::ReadGuard guard;
+    // With tuning=online an untuned entry is a miss, which its next use may measure; until then its
+    // plan serves.
+    if (const Entry* entry = cache_.Find(problem))
+      return RunReported(*entry, operands, executor, entry->tuned);
+  }
+  Result<std::shared_ptr<const Entry>> entry = DefaultEntry(problem);
+  if (!entry.ok()) return entry.TakeStatus();
+  PutDefault(entry.value());
+  return RunReported(*entry.value(), operands, executor, false);
+}
+
+}  // namespace tunableop

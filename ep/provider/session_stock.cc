@@ -1,0 +1,115 @@
+// SessionState: where the stock provider is faster.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "provider/session_state.h"
+#include "tuner/clock.h"
+#include "tuner/scratch.h"
+#include "tuner/statistics.h"
+
+namespace tunableop {
+namespace {
+
+// Of max_tuning_ms, for each turn of a kernel that runs alone.
+constexpr double kShareOfStock = 0.1;
+constexpr size_t kMostCallsAlone = 1000;
+
+int64_t UnixSeconds() noexcept {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+SessionState::StockFigure SessionState::StockAlone(const Problem& problem, const Operands& operands,
+                                                   Executor& executor, const TuneResult& result) {
+  // Where the pools of two libraries cannot take turns (provider/stock_backend.h), each has the
+  // machine for itself: stock, ours, stock. It wins only if both of its turns are faster than ours.
+  const double budget_ms = options_.tuner.max_tuning_ms * kShareOfStock;
+  Result<Scratch> scratch = Scratch::Create(problem, options_.tuner.max_scratch_bytes / 4);
+  if (!scratch.ok()) return {};
+  Operands writing = operands;
+  writing.c = scratch.value().c();
+  if (operands.beta != 0.0F) scratch.value().FillC(operands.c);
+  Result<double> first = stock_->AloneMs(problem, writing, budget_ms);
+  if (!first.ok()) {
+    Note("(" + ToString(problem) +
+         "): the stock provider's kernel: " + std::string(first.status().message()));
+    return {};
+  }
+  std::vector<double> ours;
+  const int64_t end = SteadyNow() + static_cast<int64_t>(budget_ms * 1e6);
+  do {
+    const int64_t begin = SteadyNow();
+    if (!result.plan->Run(writing, executor).ok()) return {};
+    ours.push_back(static_cast<double>(SteadyNow() - begin) * 1e-6);
+  } while (SteadyNow() < end && ours.size() < kMostCallsAlone);
+  Result<double> second = stock_->AloneMs(problem, writing, budget_ms);
+  if (!second.ok()) return {};
+  StockFigure stock;
+  // Relative to ours in the same minutes, at the scale of the race.
+  const double slower = std::max(first.value(), second.value());
+  const double scale = result.winner_ms / std::max(Median(ours), 1e-9);
+  stock.ms = (first.value() + second.value()) / 2.0 * scale;
+  stock.wins = slower * scale <= (1.0 - options_.tuner.min_gain) * result.winner_ms;
+  return stock;
+}
+
+std::vector<NodeRecord> SessionState::NodeRecords(const std::vector<Record>& records) const {
+  std::unordered_map<uint64_t, const Record*> by_hash;
+  for (const Record& record : records) {
+    if (record.stock_ms > 0.0 && record.winner_ms > 0.0) by_hash[Hash(record.problem)] = &record;
+  }
+  std::vector<NodeRecord> nodes;
+  if (by_hash.empty()) return nodes;
+  const std::lock_guard lock(report_mutex_);
+  for (const std::shared_ptr<GemmNode>& node : nodes_) {
+    if (node->name.empty()) continue;
+    NodeRecord record;
+    double ours = 0.0;
+    double stock = 0.0;
+    double lost = 0.0;  // of ours, in problems where the stock provider is faster beyond noise
+    for (const NodeCounters::Use& use : node->counters.uses()) {
+      const auto found = by_hash.find(use.hash);
+      if (found == by_hash.end()) continue;
+      const auto count = static_cast<double>(use.count);
+      record.uses += use.count;
+      ours += count * found->second->winner_ms;
+      stock += count * found->second->stock_ms;
+      if (found->second->stock_wins) lost += count * found->second->winner_ms;
+    }
+    // What most of its calls are like must be known.
+    if (record.uses == 0 || 2 * record.uses < node->counters.hits()) continue;
+    record.op = node->op;
+    record.name = node->name;
+    record.k = node->k;
+    record.n = node->n;
+    record.ours_ms = ours / static_cast<double>(record.uses);
+    record.stock_ms = stock / static_cast<double>(record.uses);
+    record.stock = stock <= (1.0 - options_.tuner.min_gain) * ours && 2.0 * lost > ours;
+    record.measured_at = UnixSeconds();
+    nodes.push_back(std::move(record));
+  }
+  return nodes;
+}
+
+std::optional<std::string> SessionState::StockIsFaster(std::string_view op, std::string_view name,
+                                                       int64_t k, int64_t n) const {
+  const std::lock_guard lock(known_mutex_);
+  for (const NodeRecord& node : nodes_known_) {
+    if (!node.stock || node.op != op || node.name != name || node.k != k || node.n != n) continue;
+    char text[96];
+    std::snprintf(text, sizeof(text), "%.4g ms against %.4g ms, over %llu calls", node.stock_ms,
+                  node.ours_ms, static_cast<unsigned long long>(node.uses));
+    return std::string(text);
+  }
+  return std::nullopt;
+}
+
+}  // namespace tunableop
