@@ -43,6 +43,7 @@ class Row:
     round: int
     ms: float
     role: str
+    elected: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Lane:
     probes: tuple[float, ...]
     rounds: tuple[int, ...]
     race: tuple[float, ...]
+    elected: bool = False
 
     @property
     def median(self) -> float | None:
@@ -110,7 +112,8 @@ def read_trace(path: Path) -> list[Row]:
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{where}: {error}") from None
             kernel = f"{line['library']}:{line['kernel']}"
-            rows.append(Row(line["problem"], kernel, line["phase"], turn, ms, line["role"]))
+            elected = line.get("elected") == "1" or line["role"] == "winner"
+            rows.append(Row(line["problem"], kernel, line["phase"], turn, ms, line["role"], elected))
     return rows
 
 
@@ -146,7 +149,7 @@ def _election(rows: Sequence[Row]) -> Election:
         rounds, times = tuple(row.round for row in race), tuple(row.ms for row in race)
         roles = {row.role for row in mine}
         role = next(role for role in ROLES if role in roles)
-        lanes.append(Lane(kernel, role, probes, rounds, times))
+        lanes.append(Lane(kernel, role, probes, rounds, times, any(row.elected for row in mine)))
     lanes.sort(key=lambda lane: (ROLES.index(lane.role), not lane.race, lane.median or min(lane.probes)))
     return Election(rows[0].problem, tuple(lanes))
 
@@ -159,8 +162,16 @@ def draw(election: Election, out: Path, min_gain: float, winner: str | None = No
     # The same trace gives the same file.
     with matplotlib.rc_context({"svg.hashsalt": "trace", "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(10, 5.2), layout="constrained")
-        probes, race = figure.subplots(1, 2, width_ratios=(1, 4))
-        winner = winner or next((lane.kernel for lane in election.lanes if lane.role == "winner"), None)
+        probed = any(lane.probes for lane in election.lanes)
+        if probed:
+            probes, race = figure.subplots(1, 2, width_ratios=(1, 4))
+            probes.set(title="probes", xlabel="probe", ylabel="ms per call")
+            probes.margins(x=0.3)
+        else:
+            race = probes = figure.subplots()
+            race.set(ylabel="ms per call")
+        top = _top(election)
+        winner = winner or next((lane.kernel for lane in election.lanes if lane.elected), None)
         first = election.ahead(min_gain)
         marked = winner or (first.kernel if first else None)
         word = "winner" if winner else "ahead"
@@ -169,24 +180,40 @@ def draw(election: Election, out: Path, min_gain: float, winner: str | None = No
             only_probed = not lane.race
             colour = "lightgrey" if only_probed else f"C{plain % MOST_COLOURS}"
             plain += not only_probed
-            _draw_lane(probes, race, lane, colour, word if lane.kernel == marked else "")
+            _draw_lane(probes, race, lane, colour, word if lane.kernel == marked else "", top)
         if (bar := election.bar(min_gain)) is not None:
             label = f"{min_gain:.0%} below the one to beat: {bar:.4g} ms"
             race.axhline(bar, color="black", linestyle=":", linewidth=1.2, label=label)
-        probes.set(title="probes", xlabel="probe", ylabel="ms per call")
         race.set(title=election.problem, xlabel="round")
-        probes.margins(x=0.3)
+        if top is not None:
+            race.set_ylim(bottom=0, top=top * 1.03)
         figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
         metadata = {"Date": None} if out.suffix == ".svg" else None
         figure.savefig(out, dpi=150, metadata=metadata)
 
 
-def _draw_lane(probes: Axes, race: Axes, lane: Lane, colour: str, mark: str) -> None:
+def _top(election: Election) -> float | None:
+    """Where the picture ends: twice the slowest median; what is above it is drawn as an arrow at the edge."""
+    medians = [lane.median for lane in election.lanes if lane.median is not None]
+    return 2 * max(medians) if medians else None
+
+
+def _draw_lane(probes: Axes, race: Axes, lane: Lane, colour: str, mark: str, top: float | None) -> None:
     marker = "x" if lane.role == "spectator" else "o"
-    probes.plot(range(1, len(lane.probes) + 1), lane.probes, marker, color=colour, markersize=4, alpha=0.8)
+    if lane.probes:
+        probes.plot(
+            range(1, len(lane.probes) + 1), lane.probes, marker, color=colour, markersize=4, alpha=0.8
+        )
     if lane.median is None:
         return
-    race.plot(lane.rounds, lane.race, marker, color=colour, markersize=3, alpha=0.55)
+    inside = [(turn, ms) for turn, ms in zip(lane.rounds, lane.race, strict=True) if top is None or ms <= top]
+    race.plot(
+        [turn for turn, _ in inside], [ms for _, ms in inside], marker, color=colour, markersize=3, alpha=0.55
+    )
+    for turn, ms in zip(lane.rounds, lane.race, strict=True):
+        if top is not None and ms > top:
+            race.plot([turn], [top], "^", color=colour, markersize=6)
+            race.annotate(f"{ms:.3g}", (turn, top), textcoords="offset points", xytext=(5, -3), fontsize=7)
     style = "--" if lane.role == "spectator" else "-"
     role = "" if lane.role in ("challenger", "winner") else f", {lane.role}"
     label = f"{lane.kernel}{role}: median {lane.median:.4g} ms, {len(lane.race)} rounds"

@@ -85,10 +85,15 @@ double IdleCores() noexcept {
 }
 
 bool IdlePacer::WaitForTurn() noexcept {
+  const int64_t began = SteadyNow();
   while (!stop_.load(std::memory_order_acquire)) {
     turn_ = Runs().started();
     // A core more than the measurement takes: the runs may be about to need what they leave idle.
-    if (Runs().IdleNs() >= kQuietNs || IdleCores() >= threads_ + 1) return true;
+    if (Runs().IdleNs() >= kQuietNs || IdleCores() >= threads_ + 1) {
+      begun_ = true;
+      return true;
+    }
+    if (begun_ && SteadyNow() - began > kPatienceNs) return false;
     std::this_thread::sleep_for(kLook);
   }
   return false;

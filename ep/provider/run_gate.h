@@ -30,7 +30,9 @@ class RunGate {
 RunGate& Runs();
 
 // Waits until no run is in flight, and none was for a moment; or, where runs are in flight, until
-// the machine has as many idle cores as the measurement needs. Gives up when `stop` is set.
+// the machine has as many idle cores as the measurement needs, and one more. Gives up when `stop`
+// is set; and, once the first turn has come, when the next does not within kPatienceNs, since
+// others wait for a measurement to end.
 class IdlePacer final : public Pacer {
  public:
   IdlePacer(const std::atomic<bool>& stop, int threads) noexcept : stop_(stop), threads_(threads) {}
@@ -40,6 +42,8 @@ class IdlePacer final : public Pacer {
  private:
   const std::atomic<bool>& stop_;
   const int threads_;
+  static constexpr int64_t kPatienceNs = 5'000'000'000;
+  bool begun_ = false;
   uint64_t turn_ = 0;  // RunGate::started() when the turn came
 };
 

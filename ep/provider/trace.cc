@@ -7,7 +7,7 @@
 namespace tunableop {
 namespace {
 
-constexpr char kHead[] = "time_unix,problem,library,kernel,phase,round,ms,role\n";
+constexpr char kHead[] = "time_unix,problem,library,kernel,phase,round,ms,role,elected\n";
 constexpr size_t kFewestOfARace = 3;
 
 const char* RoleOf(const Sample& sample, const TuneResult& result) noexcept {
@@ -43,9 +43,9 @@ void Trace::Write(const Problem& problem, const TuneResult& result) noexcept {
       size_t round = 0;
       for (const double ms : sample.milliseconds) {
         // Problems hold commas and no quotes.
-        std::fprintf(file_.get(), "%lld,\"%s\",%s,%s,%s,%zu,%.6g,%s\n", now, what.c_str(),
+        std::fprintf(file_.get(), "%lld,\"%s\",%s,%s,%s,%zu,%.6g,%s,%d\n", now, what.c_str(),
                      sample.candidate.library.c_str(), sample.candidate.kernel.c_str(), phase,
-                     round++, ms, role);
+                     round++, ms, role, sample.candidate == result.winner ? 1 : 0);
       }
     }
     std::fflush(file_.get());

@@ -12,9 +12,10 @@
 
 namespace tunableop {
 
-// Columns: time_unix,problem,library,kernel,phase,round,ms,role. phase: "race", or "probe" for a
-// candidate that was too slow to race; role: "winner", "default", "challenger", "spectator"; a
-// winner that is the default is "default". Appends; the head line is written to an empty file only.
+// Columns: time_unix,problem,library,kernel,phase,round,ms,role,elected. phase: "race", or "probe"
+// for a candidate that was too slow to race; role: "winner", "default", "challenger", "spectator";
+// a winner that is the default is "default"; elected: 1 or 0. Appends; the head line is written to
+// an empty file only.
 class Trace {
  public:
   // kIoError: the file cannot be opened for appending.
