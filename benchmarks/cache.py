@@ -2,9 +2,9 @@
 
     python -m benchmarks.cache [--entries 10000] [--quick] [--check] [--json FILE]
 
-A hit is timed with few entries and with many, an eviction in a small cache and in a large one that is mostly
+A hit is timed with few entries and with many, on the same ten problems and on all of them, an eviction in a small cache and in a large one that is mostly
 in use, a document with a tenth of the entries and with all: contenders in turns, so that a ratio tells what
-size costs. Many entries do not fit the first caches of the processor, which is most of the difference.
+size costs. All of many entries do not fit the first caches of the processor, which is that difference.
 """
 
 from __future__ import annotations
@@ -87,14 +87,15 @@ def measure(entries: int, args: Any) -> list[Cost]:
     plan = common.plan(args)
     few, some = FEW, max(1, entries // 10)
 
-    def find(size: int) -> Callable[[], float]:
-        return lambda: float(core.measure_find(size))
+    def find(size: int, used: int) -> Callable[[], float]:
+        return lambda: float(core.measure_find(size, used))
 
     def put(size: int) -> Callable[[], float]:
         return lambda: float(core.measure_put(size))
 
     costs = [
-        compare("a hit", (few, entries), (find(few), find(entries)), plan.rounds),
+        compare("a hit, the same ten", (few, entries), (find(few, few), find(entries, few)), plan.rounds),
+        compare("a hit, all of them", (few, entries), (find(few, few), find(entries, entries)), plan.rounds),
         compare("an eviction", (SMALL_CACHE, entries), (put(SMALL_CACHE), put(entries)), plan.rounds),
     ]
     texts = {"small": core.format_results(records(some)), "large": core.format_results(records(entries))}

@@ -49,7 +49,8 @@ def test_it_measures() -> None:
     parser = common.arguments("", threads=(1,))
     found = cache.measure(50, parser.parse_args(["--rounds", "1", "--quick"]))
     assert [cost.what for cost in found] == [
-        "a hit",
+        "a hit, the same ten",
+        "a hit, all of them",
         "an eviction",
         "loading a document",
         "saving one entry into a file",

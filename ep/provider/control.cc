@@ -74,7 +74,8 @@ json Stats(const SessionState& state) {
           {"revalidated", stats.revalidated},
           {"session_seconds", stats.session_seconds},
           {"saved_seconds", stats.saved_seconds},
-          {"tuning", stats.tuning}};
+          {"tuning", stats.tuning},
+          {"rejected", stats.rejected}};
 }
 
 json Counters(const PerfReading& reading) {

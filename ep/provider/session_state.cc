@@ -83,6 +83,7 @@ SessionStats SessionState::Stats() const {
   std::unordered_map<uint64_t, uint64_t> uses = UsesByHash();
   {
     const std::lock_guard lock(report_mutex_);
+    stats.rejected = rejected_;
     for (const std::shared_ptr<GemmNode>& node : nodes_) {
       stats.hits += node->counters.hits();
       stats.misses += node->counters.misses.load(std::memory_order_relaxed);

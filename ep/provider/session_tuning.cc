@@ -39,6 +39,14 @@ std::string TunedLine(const Problem& problem, const TuneResult& result) {
   return line + text + "; " + result.why;
 }
 
+// "wrong answer: row 3 ..." -> "wrong answer"; "did not return within 2 s: ..." -> "did not
+// return".
+std::string KindOf(const std::string& reason) {
+  constexpr std::string_view kHung = "did not return";
+  if (reason.starts_with(kHung)) return std::string(kHung);
+  return reason.substr(0, reason.find(':'));
+}
+
 }  // namespace
 
 std::mutex& SessionState::Measuring() noexcept {
@@ -156,6 +164,10 @@ Result<std::shared_ptr<const Entry>> SessionState::Measure(const Problem& proble
   budget_.Spend(result.spent_ms);
   for (const Rejection& rejection : result.rejected) {
     denied_.fetch_add(1, std::memory_order_relaxed);
+    {
+      const std::lock_guard lock(report_mutex_);
+      ++rejected_[KindOf(rejection.reason)];
+    }
     Note("(" + ToString(problem) + "): " + rejection.candidate.FullName() +
          " rejected: " + rejection.reason);
   }

@@ -133,6 +133,8 @@ class Stats:
     revalidated: int  #: measurements of problems that had a choice already
     session_seconds: float  #: since the session was made
     saved_seconds: float  #: what the choices saved against the default kernels, as measured
+    #: `denied` by reason: "wrong answer", "returned an error", "did not return", "denied" (before) ...
+    rejected: dict[str, int] = field(default_factory=dict)
     fallbacks: dict[str, int] = field(default_factory=dict)  #: runs on an unmeasured kernel, by reason
 
     @property

@@ -265,7 +265,7 @@ void BindCache(py::module_& module) {
         return d;
       },
       py::arg("threads"), py::arg("seconds"), py::arg("distinct"), py::arg("capacity"));
-  module.def("measure_find", &MeasureFind, py::arg("distinct"),
+  module.def("measure_find", &MeasureFind, py::arg("distinct"), py::arg("used"),
              py::call_guard<py::gil_scoped_release>());
   module.def("measure_put", &MeasurePut, py::arg("capacity"),
              py::call_guard<py::gil_scoped_release>());

@@ -142,12 +142,13 @@ HammerReport HammerCache(int threads, double seconds, int64_t distinct, size_t c
   return report;
 }
 
-double MeasureFind(int64_t distinct) {
+double MeasureFind(int64_t distinct, int64_t used) {
   Graveyard graveyard;  // outlives the entries
   SessionCache cache(static_cast<size_t>(distinct));
   std::vector<Problem> problems;
   for (int64_t i = 0; i < distinct; ++i) {
-    problems.push_back(MakeProblem(i));
+    // Spread over all of them.
+    if (i % std::max<int64_t>(1, distinct / used) == 0) problems.push_back(MakeProblem(i));
     cache.Put(graveyard.Make(i));
   }
   constexpr int kFinds = 2'000'000;

@@ -21,8 +21,9 @@ struct HammerReport {
 // `threads` threads, one in four of which writes, for `seconds`, over `distinct` problems.
 HammerReport HammerCache(int threads, double seconds, int64_t distinct, size_t capacity);
 
-// Nanoseconds of a ReadGuard and a Find that hits, over `distinct` entries, on one thread.
-double MeasureFind(int64_t distinct);
+// Nanoseconds of a ReadGuard and a Find that hits, over `used` of `distinct` entries, on one
+// thread.
+double MeasureFind(int64_t distinct, int64_t used);
 
 // Nanoseconds of a Put that evicts, where 4/5 of `capacity` entries are found again and again.
 double MeasurePut(int64_t capacity);
