@@ -2,9 +2,10 @@
 
     python -m benchmarks.cache [--entries 10000] [--quick] [--check] [--json FILE]
 
-A hit is timed with few entries and with many, on the same ten problems and on all of them, an eviction in a small cache and in a large one that is mostly
-in use, a document with a tenth of the entries and with all: contenders in turns, so that a ratio tells what
-size costs. All of many entries do not fit the first caches of the processor, which is that difference.
+A hit is timed with few entries and with many, on the same ten problems and on all of them; an eviction in a
+small cache and in a large one that is mostly in use; a document with a tenth of the entries and with all:
+contenders in turns, so that a ratio tells what size costs. All of many entries do not fit the first caches of
+the processor, which is that difference.
 """
 
 from __future__ import annotations

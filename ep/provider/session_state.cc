@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "provider/steady_ms.h"
+#include "backends/registry.h"
 #include "provider/thread_probe.h"
 #include "tuner/clock.h"
 #include "tuner/deny_list.h"
@@ -39,6 +39,7 @@ SessionState::SessionState(Options options, Log log)
       stock_(MakeStockBackend(options_.tuner.max_scratch_bytes / kStockShare)),
       watch_(std::make_unique<MachineWatch>(CpuSensors())) {
   reporting_.store(options_.verbose || log_.debug_enabled());
+  CpuBackends();  // loads what libraries there are now, and not in the first request
   if (options_.trace_path.empty()) return;
   Result<std::unique_ptr<Trace>> trace = Trace::Open(options_.trace_path);
   if (trace.ok()) {
