@@ -55,6 +55,7 @@ def test_tune(tuned: FakeTune, model: Path, capsys: pytest.CaptureFixture[str]) 
         *("tune", str(model), "--cache", "x.json", "--shape", "A:1x8,B:8x5", "--shape", "A:2x8"),
         *("--shapes", str(file), "--dim", "m=4", "--isolate", "--hang-seconds", "5"),
         *("--max-tuning-ms", "20", "--candidates", "all", "--threads", "2", "--min-gain", "0.1"),
+        *("--claim", "weights", "--fusion", "keep", "--buckets", "pow2"),
     ]
     assert cli.main(arguments) == 0
     assert tuned.asked == {
@@ -67,6 +68,9 @@ def test_tune(tuned: FakeTune, model: Path, capsys: pytest.CaptureFixture[str]) 
         "max_tuning_ms": 20.0,
         "candidates": "all",
         "threads": 2,
+        "claim": "weights",
+        "fusion": "keep",
+        "buckets": "pow2",
         "min_gain": 0.1,
     }
     output = capsys.readouterr()

@@ -99,9 +99,9 @@ def test_without_shapes(text_session: ort.InferenceSession, caplog: pytest.LogCa
     ("shapes", "dims", "message"),
     [
         ({"idz": [1, 2]}, None, "no input 'idz'; its inputs are: ids, mask, state, scale"),
-        ({"ids": [1, 2, 3]}, None, r"input 'ids': expected 2 dimensions \(batchxseq\), found 3 \(1x2x3\)"),
-        ({"ids": np.zeros(3)}, None, r"input 'ids': expected 2 dimensions \(batchxseq\), found 1 \(3\)"),
-        ({"ids": [1, 2], "state": [1, 5]}, None, "input 'state': expected batchx4, found 1x5"),
+        ({"ids": [1, 2, 3]}, None, r"input 'ids': expected 2 dimensions \(batch x seq\), found 3 \(1x2x3\)"),
+        ({"ids": np.zeros(3)}, None, r"input 'ids': expected 2 dimensions \(batch x seq\), found 1 \(3\)"),
+        ({"ids": [1, 2], "state": [1, 5]}, None, "input 'state': expected batch x 4, found 1x5"),
         ({"state": [1, 4]}, None, "input 'ids' is missing, and 'seq' is open"),
         ({"ids": [1, 0]}, None, "input 'ids': expected a whole number above 0, found 0"),
         ({"ids": [1, 2.5]}, None, "expected a whole number above 0, found 2.5"),
@@ -182,9 +182,26 @@ def test_tune_measures_until_nothing_is_pending(monkeypatch: pytest.MonkeyPatch,
     assert summary.lines == ["one", "two"]
     assert [(step.tuned, step.pending, step.line) for step in steps] == [(1, 1, "one"), (2, 0, "two")]
     assert native.modes == ["background"]
-    queue = [method for method in native.asked if method in ("tune_seen", "tune_pending", "save_own_cache")]
+    queue = [method for method in native.asked if method in ("tune_seen", "tune_pending", "save_cache")]
     # Nothing measured is ever lost, and the last question finds nothing new.
-    assert queue == ["tune_pending", "save_own_cache"] * 2 + ["tune_pending"]
+    assert queue == ["tune_pending", "save_cache"] * 2 + ["tune_pending"]
+
+
+def test_progress_adds_up_over_sets_of_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeNative(monkeypatch, answer(1, 1), answer(1, 0), answer(0, 0), answer(1, 0))
+    steps: list[tunableop.TuneProgress] = []
+    tunableop.tune(MODEL, shapes=[{"A": [4, 8]}, {"A": [6, 8]}], progress=steps.append)
+    assert [(step.tuned, step.pending) for step in steps] == [(1, 1), (2, 0), (3, 0)]
+
+
+def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(tunableop.OptionError, match=r"cache: there is no folder '.*none' for 'x.json'"):
+        tunableop.tune(MODEL, cache=tmp_path / "none" / "x.json")
+    native = FakeNative(monkeypatch, answer(1, 1, "one"), answer(1, 0, "two"))
+    (tmp_path / "x.json.lock").mkdir()  # root may write everywhere, but not into a folder
+    with pytest.raises(OSError, match=r"x\.json\.lock: cannot open"):
+        tunableop.tune(MODEL, shapes={"A": [4, 8]}, cache=tmp_path / "x.json")
+    assert native.asked.count("tune_pending") == 1  # it does not measure on for nothing
 
 
 def test_tune_what_was_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -206,6 +223,21 @@ def test_tune_what_was_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert len(ran) == runs + 1
 
 
+def test_nothing_is_invented_once_all_that_was_seen_is_measured(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = tmp_path / "model.tune.json"
+    session = tunableop.InferenceSession(MODEL, tuning="record", cache=cache)
+    session.run(None, {"A": np.zeros((3, 8), np.float32)})
+    tunableop.save_cache(session, cache)
+    assert tunableop.tune(MODEL, cache=cache, max_tuning_ms=5).tuned == 1
+    assert caplog.messages == []
+    assert tunableop.tune(MODEL, cache=cache, max_tuning_ms=5).tuned == 0
+    assert caplog.messages == [
+        f"nothing that {cache} has seen in use is left to measure; give shapes for more"
+    ]
+
+
 def test_patience_is_not_endless(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeNative(monkeypatch, answer(0, 3), rest=answer(0, 2))
     now = 0.0
@@ -216,7 +248,7 @@ def test_patience_is_not_endless(monkeypatch: pytest.MonkeyPatch) -> None:
 
     session = tunableop.InferenceSession(MODEL, tuning="off")
     with pytest.raises(tunableop.TunableOpError, match="2 problems are pending, but none was measured in 60"):
-        tuning.measure_pending(session, None, None, clock=lambda: now, sleep=sleep)
+        tuning.measure_pending(tuning._Work(session, None, None), clock=lambda: now, sleep=sleep)
     assert now > 60
 
 

@@ -212,7 +212,7 @@ class Explanation:
                 gain = shape.default_milliseconds / shape.milliseconds
                 line += (
                     f", {shape.milliseconds:.4g} ms, default {shape.default_milliseconds:.4g} ms "
-                    f"({gain:.2f}x, {shape.candidates} candidates)"
+                    f"({gain:.2f}x, {shape.candidates} candidate{'' if shape.candidates == 1 else 's'})"
                 )
                 if shape.stock_milliseconds > 0:
                     line += f", stock {shape.stock_milliseconds:.4g} ms"

@@ -58,7 +58,7 @@ def check(options: dict[str, Any]) -> dict[str, str]:
 
     Raises:
         OptionError: an unknown name, no path in `cache` or `trace`.
-        TypeError: `cache` or `trace` is no path at all.
+        TypeError: `cache` or `trace` is no path at all; the message names it.
     """
     texts: dict[str, str] = {}
     for key, value in options.items():
@@ -79,6 +79,8 @@ def check(options: dict[str, Any]) -> dict[str, str]:
 
 def _file_path(key: str, value: Any) -> str:
     """Absolute, so that the file stays the same one when the process changes its directory."""
+    if not isinstance(value, (str, bytes, os.PathLike)):
+        raise TypeError(f"option '{key}': expected the path of a file, found {value!r}")
     text = os.fsdecode(value)
     if not text:
         raise OptionError(f"option '{key}': expected the path of a file, found ''")

@@ -168,7 +168,9 @@ def _checked(entry: Any, value: Shape) -> list[int]:
 
 
 def _text(shape: Sequence[Any]) -> str:
-    return "x".join("?" if dim is None else str(dim) for dim in shape)
+    """ "1x128", or "batch x sequence" where a name could be misread."""
+    between = " x " if any(isinstance(dim, str) for dim in shape) else "x"
+    return between.join("?" if dim is None else str(dim) for dim in shape)
 
 
 def _made_up(entry: Any, shape: Sequence[int], random: np.random.Generator) -> Array:

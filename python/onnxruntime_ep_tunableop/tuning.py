@@ -31,7 +31,7 @@ class TuneProgress:
     """One problem was measured."""
 
     tuned: int  #: problems measured so far
-    pending: int  #: problems still to measure
+    pending: int  #: problems still to measure, of those that were met so far
     seconds: float  #: wall clock spent measuring so far
     line: str  #: what came of the last one, for a person
 
@@ -42,9 +42,11 @@ class TuneSummary:
 
     tuned: int  #: problems measured
     seconds: float  #: wall clock spent measuring
-    denied: int  #: kernels that lost their place: wrong answers, errors, dead workers
+    denied: int  #: kernels that must not run any more: wrong answers, hangs, dead workers
     restarts: int = 0  #: workers that a kernel killed (isolate)
-    lines: list[str] = field(default_factory=list)  #: one for each problem and each dead worker
+    #: One for each problem and each dead worker. What a session with tuning="online" measures in the runs
+    #: of `warm` has none.
+    lines: list[str] = field(default_factory=list)
 
 
 Progress = Callable[[TuneProgress], None]
@@ -78,8 +80,11 @@ def tune(
 
     Raises:
         OptionError: wrong options or shapes.
+        OSError: `cache` cannot be written.
         TunableOpError: the model does not run, or the worker died for other reasons than a kernel's.
     """
+    if cache is not None and not (folder := Path(cache).absolute().parent).is_dir():
+        raise OptionError(f"cache: there is no folder '{folder}' for '{Path(cache).name}'")
     if "tuning" in options:
         raise OptionError("tune: there is no option 'tuning' here, for everything is measured")
     if isolate:
@@ -98,9 +103,9 @@ def warm(
 
     A session with tuning="cached" or "off" runs, too, but measures nothing. `shapes` as for `tune`.
     """
-    started = _control.stats(session)
-    lines = _measure_all(session, make_feeds(session, shapes), None, progress)
-    return _summary(started, _control.stats(session), lines)
+    work = _Work(session, None, progress)
+    _measure_all(work, make_feeds(session, shapes))
+    return work.summary()
 
 
 def tune_here(
@@ -115,68 +120,97 @@ def tune_here(
 ) -> TuneSummary:
     """`tune` in this process."""
     session = InferenceSession(model, tuning="background", cache=cache, **options)
-    started = _control.stats(session)
+    work = _Work(session, cache, progress)
     known = cache is not None and Path(cache).is_file()
-    lines: list[str] = []
     while known and int(_control._ask(session, "tune_seen")["pending"]):
-        found = measure_pending(session, cache, progress)
-        if not found:
+        if not measure_pending(work):
             break  # none of them can be measured: the notes say why
-        lines += found
-    if shapes is not None or dims or not lines:
-        sets = make_feeds(session, shapes, dims, warn=warn)
-        lines += _measure_all(session, sets, cache, progress)
-    return _summary(started, _control.stats(session), lines)
+    if shapes is not None or dims:
+        _measure_all(work, make_feeds(session, shapes, dims, warn=warn))
+    elif not work.lines and not _seen_in_use(session):
+        _measure_all(work, make_feeds(session, None, warn=warn))
+    elif not work.lines and warn:
+        logger.warning("nothing that %s has seen in use is left to measure; give shapes for more", cache)
+    return work.summary()
 
 
-def _measure_all(
-    session: ort.InferenceSession,
-    sets: Iterable[Feeds],
-    cache: str | os.PathLike[str] | None,
-    progress: Progress | None,
-) -> list[str]:
+class _Work:
+    """What one call of `tune` or `warm` measures, and where that goes."""
+
+    def __init__(
+        self,
+        session: ort.InferenceSession,
+        cache: str | os.PathLike[str] | None,
+        progress: Progress | None,
+    ) -> None:
+        self.session = session
+        self.lines: list[str] = []
+        self._cache = cache
+        self._progress = progress
+        self._started = _control.stats(session)
+        self._denied = len(_part(session, "denied"))
+
+    def took(self, line: str, pending: int) -> None:
+        """One problem was measured."""
+        self.lines.append(line)
+        if self._cache is not None:
+            _control.save_cache(self.session, self._cache)  # raises, where save_own_cache only logs
+        if self._progress is not None:
+            seconds = _control.stats(self.session).tuning_seconds - self._started.tuning_seconds
+            self._progress(TuneProgress(len(self.lines), pending, seconds, line))
+
+    def summary(self) -> TuneSummary:
+        """Of everything so far."""
+        now = _control.stats(self.session)
+        return TuneSummary(
+            tuned=now.tuned - self._started.tuned,
+            seconds=now.tuning_seconds - self._started.tuning_seconds,
+            denied=len(_part(self.session, "denied")) - self._denied,
+            lines=self.lines,
+        )
+
+
+def _part(session: ort.InferenceSession, name: str) -> list[Any]:
+    """A part of what the session knows of this machine."""
+    sections = _control.get_tuning_results(session)["machines"]
+    return [element for section in sections for element in section.get(name, [])]
+
+
+def _seen_in_use(session: ort.InferenceSession) -> bool:
+    """Whether the cache tells of problems in real use, measured or not: they come before invented ones."""
+    return bool(_part(session, "seen"))
+
+
+def _measure_all(work: _Work, sets: Iterable[Feeds]) -> None:
     """Runs each set of feeds and measures what it met, until a run meets nothing new."""
-    lines: list[str] = []
-    _control._ask(session, "collect", on=True)
+    _control._ask(work.session, "collect", on=True)
     try:
         for feeds in sets:
             while True:  # of a large model not everything may find room to wait at once
-                _run(session, feeds)
-                found = measure_pending(session, cache, progress)
-                lines += found
-                if not found:
+                _run(work.session, feeds)
+                if not measure_pending(work):
                     break
     finally:
-        _control._ask(session, "collect", on=False)
-    return lines
+        _control._ask(work.session, "collect", on=False)
 
 
 def measure_pending(
-    session: ort.InferenceSession,
-    cache: str | os.PathLike[str] | None,
-    progress: Progress | None,
+    work: _Work,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> list[str]:
-    """Measures until nothing is pending, saving after each problem if there is a cache; a line for each."""
-    lines: list[str] = []
+) -> int:
+    """Measures until nothing is pending; how many problems that were."""
     tuned = 0
-    before = _control.stats(session).tuning_seconds
     last_pending = -1
     changed = clock()
     while True:
-        answer = _control._ask(session, "tune_pending", max_problems=1)
+        answer = _control._ask(work.session, "tune_pending", max_problems=1)
         pending = int(answer["pending"])
         if answer["tuned"]:
             tuned += int(answer["tuned"])
-            lines.append(str(answer["last"]))
-            if cache is not None:
-                _control.save_own_cache(session)
-            if progress is not None:
-                seconds = _control.stats(session).tuning_seconds - before
-                progress(TuneProgress(tuned, pending, seconds, lines[-1]))
+            work.took(str(answer["last"]), pending)
         if pending == 0:
-            return lines
+            return tuned
         if answer["tuned"] or pending != last_pending:
             changed, last_pending = clock(), pending
         elif clock() - changed > PATIENCE_SECONDS:
@@ -192,12 +226,3 @@ def _run(session: ort.InferenceSession, feeds: Feeds) -> None:
         session.run(None, feeds)
     except Exception as error:
         raise TunableOpError(f"the model does not run with {describe(feeds)}: {error}") from error
-
-
-def _summary(before: _control.Stats, after: _control.Stats, lines: list[str]) -> TuneSummary:
-    return TuneSummary(
-        tuned=after.tuned - before.tuned,
-        seconds=after.tuning_seconds - before.tuning_seconds,
-        denied=after.denied,
-        lines=lines,
-    )

@@ -50,8 +50,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --isolate: a call this long is a hang (default: 30)",
     )
     parser.add_argument("--max-tuning-ms", metavar="MS", type=float, help="for each problem (default: 100)")
-    parser.add_argument("--candidates", help="default, all, or what else the option takes")
-    parser.add_argument("--threads", metavar="N", type=int, help="threads of the sessions to be served")
+    parser.add_argument("--candidates", metavar="WHICH", help="kernels to try: default or all")
+    parser.add_argument("--threads", metavar="N", type=int, help="intra-op threads of the sessions to serve")
+    for name, values in (("claim", "auto, all or weights"), ("fusion", "auto, off or keep")):
+        parser.add_argument(f"--{name}", metavar="WHICH", help=f"as the sessions to serve have it: {values}")
+    parser.add_argument("--buckets", metavar="WHICH", help="the same: off or pow2")
     parser.add_argument(
         "--min-gain", metavar="SHARE", type=float, help="of the default's time to save (default: 0.03)"
     )
@@ -109,7 +112,8 @@ def _run(given: argparse.Namespace) -> int:
     if given.shapes is not None:
         shapes += read_shapes(given.shapes)
     options: dict[str, Any] = {
-        key: getattr(given, key) for key in ("max_tuning_ms", "candidates", "threads", "min_gain")
+        key: getattr(given, key)
+        for key in ("max_tuning_ms", "candidates", "threads", "claim", "fusion", "buckets", "min_gain")
     }
     with shown(given.quiet) as progress:
         summary = tune(
