@@ -419,6 +419,17 @@ def test_no_worker_outlives_the_call(plan: Plan) -> None:
         os.waitpid(-1, os.WNOHANG)
 
 
+def test_an_interruption_blames_no_kernel(plan: Plan) -> None:
+    def stop(step: tunableop.TuneProgress) -> None:
+        raise KeyboardInterrupt
+
+    cache = plan(["enter", "tune", "hang"], ["tune"])
+    with pytest.raises(KeyboardInterrupt):
+        isolated(cache, progress=stop)
+    assert isolated(cache).restarts == 0
+    assert told_deaths(cache) == []
+
+
 def test_the_real_worker_says_what_is_wrong(tmp_path: Path) -> None:
     cache = tmp_path / "model.tune.json"
     with pytest.raises(tunableop.OptionError, match=r"^TunableOp option"):

@@ -150,8 +150,20 @@ def _worker(job: Mapping[str, Any]) -> Iterator[tuple[subprocess.Popen[bytes], i
         yield process, reading
     finally:
         os.close(reading)
+        alive = process.poll() is None
         process.kill()
         process.wait()
+        if alive:
+            _acquit(process.pid, str(job["cache"]))
+
+
+def _acquit(pid: int, cache: str) -> None:
+    """Removes the journal of a worker that was killed because the caller goes: no kernel is to blame."""
+    prefix = f"{Path(cache).name}.trying.{pid}."
+    with contextlib.suppress(OSError):
+        for path in Path(cache).parent.iterdir():
+            if path.name.startswith(prefix):
+                path.unlink()
 
 
 def _one_worker(
