@@ -238,3 +238,20 @@ def test_a_pool_larger_than_the_option_allows_is_no_error() -> None:
 def test_provider_options_must_match_the_providers() -> None:
     with pytest.raises(tunableop.OptionError, match="expected one for each of the 1 providers, found 2"):
         tunableop.InferenceSession(MODEL, providers=[EP], provider_options=[{}, {}])
+
+
+def test_a_session_that_finds_no_tuned_file_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    missing = tmp_path / "typo.json"
+    right(tunableop.InferenceSession(MODEL, tuning="cached", cache=missing))
+    assert caplog.messages == [f"tuning='cached', and there is no file '{missing}': default kernels run"]
+    caplog.clear()
+    tunableop.tune(MODEL, shapes={"A": [3, 8]}, cache=missing, max_tuning_ms=5)
+    right(tunableop.InferenceSession(MODEL, tuning="cached", cache=missing))
+    right(tunableop.InferenceSession(MODEL, tuning="cached"))
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("option", ["cache", "trace"])
+def test_what_is_no_path_names_its_option(option: str) -> None:
+    with pytest.raises(TypeError, match=f"option '{option}': expected the path of a file, found 5"):
+        tunableop.InferenceSession(MODEL, **{option: 5})

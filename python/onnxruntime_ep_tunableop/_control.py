@@ -120,7 +120,9 @@ class Stats:
     """Counters of one session since it was made."""
 
     hits: int  #: GEMM calls that ran what the cache knew
-    misses: int  #: GEMM calls whose problem the cache did not know: measured, or a default kernel ran
+    #: GEMM calls whose problem the cache did not know: measured, or a default kernel ran. Calls with
+    #: tuning="off" and "record" are neither hits nor misses.
+    misses: int
     tuned: int  #: problems measured
     tuning_seconds: float  #: wall clock spent measuring
     evicted: int  #: entries dropped because the cache was full

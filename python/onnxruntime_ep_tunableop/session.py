@@ -110,6 +110,13 @@ def _refuse_what_would_be_ignored(
         )
 
 
+def _warn_of_a_missing_cache(texts: dict[str, str]) -> None:
+    """A session that never measures and finds no file runs untuned: mostly a path is misspelt."""
+    path = texts.get("cache")
+    if texts.get("tuning") == "cached" and path is not None and not os.path.lexists(path):
+        logger.warning("tuning='cached', and there is no file '%s': default kernels run", path)
+
+
 def _name(provider: Provider) -> str:
     return provider if isinstance(provider, str) else provider[0]
 
@@ -261,6 +268,7 @@ class InferenceSession(ort.InferenceSession):
                     raise OptionError(text[text.index(start) :].strip()) from error
             raise
         self._check_assignment()
+        _warn_of_a_missing_cache(texts)
         # Whatever way a cache was named; without one there is nothing to save.
         _saved_at_exit.add(self)
 
