@@ -101,7 +101,7 @@ def warm(
 ) -> TuneSummary:
     """Runs a session once for each set of shapes and measures what it met, before there is traffic.
 
-    A session with tuning="cached" or "off" runs, too, but measures nothing. `shapes` as for `tune`.
+    A session with tuning="cached", "record" or "off" runs, too, but measures nothing. `shapes` as for `tune`.
     """
     work = _Work(session, None, progress)
     _measure_all(work, make_feeds(session, shapes))
