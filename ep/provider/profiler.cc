@@ -38,7 +38,11 @@ class Profiler final : public OrtEpProfilerImpl {
 
  private:
   ~Profiler() {
-    if (watching_) (void)sink_->EndWatch(started_ns_);
+    if (!watching_) return;
+    try {
+      static_cast<void>(sink_->EndWatch(started_ns_));
+    } catch (...) {  // NOLINT(bugprone-empty-catch): no memory for events that nobody asks for
+    }
   }
 
   static void ReleaseImpl(OrtEpProfilerImpl* self) noexcept { delete static_cast<Profiler*>(self); }
@@ -145,15 +149,6 @@ void ProfilerSink::Add(const Problem& problem, const Candidate& kernel, int64_t 
     }
   } catch (...) {  // NOLINT(bugprone-empty-catch): no memory for an event; the profile lacks it
   }
-}
-
-Status ProfilerSink::Run(const Plan& plan, const Problem& problem, const Operands& operands,
-                         Executor& executor, const Candidate& kernel, bool hit) noexcept {
-  if (!enabled()) return plan.Run(operands, executor);
-  const int64_t start = SteadyNow();
-  Status status = plan.Run(operands, executor);
-  Add(problem, kernel, start, SteadyNow() - start, hit);
-  return status;
 }
 
 void ProfilerSink::Watch() noexcept {

@@ -36,17 +36,14 @@ class ProfilerSink {
   void Add(const Problem& problem, const Candidate& kernel, int64_t start_ns, int64_t duration_ns,
            bool hit) noexcept;
 
-  // Runs the plan and adds the call when somebody watches; else only runs it.
-  Status Run(const Plan& plan, const Problem& problem, const Operands& operands, Executor& executor,
-             const Candidate& kernel, bool hit) noexcept;
-
   // Several may watch at once, each from its own moment on.
   void Watch() noexcept;
   struct Events {
     std::vector<GemmEvent> events;
     uint64_t dropped = 0;  // since the first of those who watch now began
   };
-  // The events that began at `since_ns` or later. Ends one Watch; the last one forgets the events.
+  // The events that began at `since_ns` or later. Ends one Watch, even where it throws for want of
+  // memory; the last one forgets the events.
   Events EndWatch(int64_t since_ns);
 
   // About 20 MB. ONNX Runtime itself keeps a million events.
