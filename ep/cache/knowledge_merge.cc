@@ -34,11 +34,13 @@ T* FindOrAdd(T& item, std::vector<T>& items, Map& positions) {
   return nullptr;
 }
 
-// The later one, but what a race found is worth more than a default kept for want of time.
+// The later one, but what a race found is worth more than a kernel kept for want of time or memory.
 bool Replaces(const Record& later, const Record& there) {
-  const bool raced = later.budget_ms == 0.0;
-  if (raced != (there.budget_ms == 0.0) && later.library_identity == there.library_identity) {
-    return raced;
+  const auto raced = [](const Record& record) {
+    return record.budget_ms == 0.0 && record.winner_ms > 0.0;
+  };
+  if (raced(later) != raced(there) && later.library_identity == there.library_identity) {
+    return raced(later);
   }
   return later.measured_at >= there.measured_at;
 }

@@ -275,6 +275,13 @@ def test_entries_keep_the_larger_use_and_the_later_choice(tmp_path: Path) -> Non
     assert parse(document(first, later))[0]["entries"] == [merged]
 
 
+def test_what_was_raced_stays_beside_what_could_not_be_measured_later(tmp_path: Path) -> None:
+    raced = make_record(measured_at=5)
+    unmeasured = make_record(measured_at=9, winner_ms=0.0, default_ms=0.0)
+    assert saved(tmp_path / "a.json", {"entries": [raced]}, {"entries": [unmeasured]})["entries"] == [raced]
+    assert saved(tmp_path / "b.json", {"entries": [unmeasured]}, {"entries": [raced]})["entries"] == [raced]
+
+
 def test_a_bucket_and_its_problem_stand_side_by_side(tmp_path: Path) -> None:
     plain, bucket = make_record(), make_record(m_low=65, m_high=128, tried=2)
     wide = make_record(m_low=65, m_high=256)
