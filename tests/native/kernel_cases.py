@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import tunableop_native_tests as _core
+import tunableop_native_tests as native
 
 EPS = float(np.finfo(np.float32).eps)
 CANARY = np.float32(-12345.5)
-ISAS = _core.native_isas()
+ISAS = native.native_isas()
 WIDTHS = {"avx512": 16, "avx2": 8, "sse42": 4, "neon": 4}
 EPILOGUES = ("none", "bias", "relu", "bias_relu", "gelu", "bias_gelu")
 
@@ -41,8 +41,8 @@ class Case:
     epilogue: str = "none"
     threads: int = 1
 
-    def problem(self) -> _core.Problem:
-        p = _core.Problem()
+    def problem(self) -> native.Problem:
+        p = native.Problem()
         p.m, p.n, p.k, p.batch = self.m, self.n, self.k, self.batch
         p.trans_a = int(self.trans_a)
         p.lda = max(1, self.m if self.trans_a else self.k) + self.pad
@@ -50,16 +50,18 @@ class Case:
         p.stride_a = 0 if "a" in self.broadcast or self.batch < 2 else self.a_shape[0] * p.lda + self.pad
         p.stride_c = 0 if self.batch < 2 else self.m * p.ldc + self.pad
         if self.packed:
-            p.b_layout = _core.BLayout.packed
+            p.b_layout = native.BLayout.packed
             p.b_constant = 1
-            p.stride_b = 0 if "b" in self.broadcast or self.batch < 2 else _core.packed_floats(self.k, self.n)
+            p.stride_b = (
+                0 if "b" in self.broadcast or self.batch < 2 else native.packed_floats(self.k, self.n)
+            )
         else:
             p.trans_b = int(self.trans_b)
             p.ldb = max(1, self.k if self.trans_b else self.n) + self.pad
             p.stride_b = 0 if "b" in self.broadcast or self.batch < 2 else self.b_shape[0] * p.ldb + self.pad
         p.alpha = scalar_class(self.alpha)
         p.beta = scalar_class(self.beta)
-        p.epilogue = getattr(_core.Epilogue, self.epilogue)
+        p.epilogue = getattr(native.Epilogue, self.epilogue)
         p.threads = self.threads
         return p
 
@@ -72,10 +74,10 @@ class Case:
         return (self.n, self.k) if self.trans_b else (self.k, self.n)
 
 
-def scalar_class(value: float) -> _core.ScalarClass:
+def scalar_class(value: float) -> native.ScalarClass:
     if value == 0.0:
-        return _core.ScalarClass.zero
-    return _core.ScalarClass.one if value == 1.0 else _core.ScalarClass.other
+        return native.ScalarClass.zero
+    return native.ScalarClass.one if value == 1.0 else native.ScalarClass.other
 
 
 @lru_cache(maxsize=1)
@@ -171,7 +173,7 @@ class Memory:
         store(self.a, data.a, case.trans_a, p.lda, p.stride_a, front)
         if case.packed:
             shared = p.stride_b == 0
-            self.b = _core.pack_b(np.ascontiguousarray(data.b[:1] if shared else data.b))
+            self.b = native.pack_b(np.ascontiguousarray(data.b[:1] if shared else data.b))
         else:
             self.b = region(extent(case.batch, p.stride_b, case.b_shape[0], p.ldb, case.b_shape[1]), nan)
             store(self.b, data.b, case.trans_b, p.ldb, p.stride_b, front)
@@ -194,11 +196,11 @@ class Memory:
             self.front,
         )
 
-    def run(self, kernel: _core.Candidate) -> np.ndarray:
+    def run(self, kernel: native.Candidate) -> np.ndarray:
         """Run the kernel; return the flat C."""
         self.reset()
         case = self.case
-        _core.run_kernel(
+        native.run_kernel(
             self.problem,
             kernel,
             address(self.a, self.front),
@@ -228,13 +230,13 @@ class Memory:
         return bool(np.all(rest == CANARY))
 
 
-def kernels(isa: str, problem: _core.Problem) -> list[_core.Candidate]:
-    found = _core.native_kernels(isa, problem)
+def kernels(isa: str, problem: native.Problem) -> list[native.Candidate]:
+    found = native.native_kernels(isa, problem)
     assert found, f"{isa} has no kernel for {problem}"
     return found
 
 
-def check(case: Case, names: list[_core.Candidate], seed: int = 0) -> None:
+def check(case: Case, names: list[native.Candidate], seed: int = 0) -> None:
     data = make_data(case, seed)
     want, tolerance = expected(case, data)
     memory = Memory(case, data)

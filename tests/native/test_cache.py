@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tunableop_native_tests as _core
+import tunableop_native_tests as native
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_helpers import FINGERPRINT, OTHER_MACHINE, document, make_record
@@ -22,7 +22,7 @@ SCHEMA = Path(__file__).parents[2] / "docs" / "tuning-results.schema.json"
 
 def parse(content: Any, origin: str = "results.json") -> tuple[list[dict[str, Any]], list[str]]:
     text = content if isinstance(content, str) else json.dumps(content)
-    return _core.parse_results(text, origin, FINGERPRINT)
+    return native.parse_results(text, origin, FINGERPRINT)
 
 
 # ---- documents ----------------------------------------------------------------------------------
@@ -30,9 +30,9 @@ def parse(content: Any, origin: str = "results.json") -> tuple[list[dict[str, An
 
 def test_round_trip() -> None:
     records = [make_record(m=i + 1, winner_ms=0.1 * i, error=1e-300) for i in range(50)]
-    text = _core.format_results(records, FINGERPRINT)
+    text = native.format_results(records, FINGERPRINT)
     assert parse(text) == (records, [])
-    assert _core.format_results(parse(text)[0], FINGERPRINT) == text
+    assert native.format_results(parse(text)[0], FINGERPRINT) == text
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
@@ -62,14 +62,14 @@ records = st.builds(
 @settings(max_examples=200, deadline=None)
 @given(record=records)
 def test_any_valid_record_survives(record: dict[str, Any]) -> None:
-    assert parse(_core.format_results([record], FINGERPRINT)) == ([record], [])
+    assert parse(native.format_results([record], FINGERPRINT)) == ([record], [])
     assert parse(document(record)) == ([record], [])
 
 
 def test_the_document_follows_the_published_schema() -> None:
     jsonschema = pytest.importorskip("jsonschema")
     schema = json.loads(SCHEMA.read_text())
-    text = _core.format_results([make_record(m=1), make_record(m=2)], FINGERPRINT)
+    text = native.format_results([make_record(m=1), make_record(m=2)], FINGERPRINT)
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(json.loads(text), schema)
     for field in make_record():
@@ -268,11 +268,11 @@ def test_the_newer_of_two_records_wins() -> None:
 
 def test_format_refuses_invalid_records() -> None:
     with pytest.raises(ValueError, match=r"m: expected an integer from 0 to 2\^53, found -5"):
-        _core.format_results([make_record(m=-5)], FINGERPRINT)
+        native.format_results([make_record(m=-5)], FINGERPRINT)
 
 
 def test_cpu_fingerprint() -> None:
-    fingerprint = _core.cpu_fingerprint()
+    fingerprint = native.cpu_fingerprint()
     assert sorted(fingerprint) == ["cores", "device", "features", "model"]
     assert fingerprint["device"] == "cpu"
     assert fingerprint["model"]
@@ -283,11 +283,11 @@ def test_cpu_fingerprint() -> None:
 def test_the_size_of_a_file_does_not_matter_much() -> None:
     # Ten times the entries take about ten times as long, not a hundred.
     def seconds(count: int) -> float:
-        text = _core.format_results([make_record(m=i + 1) for i in range(count)], FINGERPRINT)
+        text = native.format_results([make_record(m=i + 1) for i in range(count)], FINGERPRINT)
         best = float("inf")
         for _ in range(5):
             begin = time.perf_counter()
-            assert _core.measure_load(text, FINGERPRINT) == count
+            assert native.measure_load(text, FINGERPRINT) == count
             best = min(best, time.perf_counter() - begin)
         return best
 
@@ -299,8 +299,8 @@ def test_the_fingerprint_does_not_depend_on_affinities() -> None:
         import os, sys
         if sys.argv[1] == "pinned":
             os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-        import tunableop_native_tests as _core
-        print(_core.cpu_fingerprint()["cores"])
+        import tunableop_native_tests as native
+        print(native.cpu_fingerprint()["cores"])
     """
     command = [sys.executable, "-c", textwrap.dedent(code)]
     free, pinned = (

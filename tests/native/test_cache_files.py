@@ -18,18 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tunableop_native_tests as _core
+import tunableop_native_tests as native
 from tuning_helpers import FINGERPRINT, OTHER_MACHINE, document, make_record
 
 WHOLE = json.dumps(document(make_record()))
 
 
 def save(path: Path, *records: dict[str, Any], fingerprint: dict[str, Any] | None = None) -> None:
-    _core.save_file(path, list(records), fingerprint or FINGERPRINT)
+    native.save_file(path, list(records), fingerprint or FINGERPRINT)
 
 
 def load(path: Path, fingerprint: dict[str, Any] | None = None) -> tuple[list[dict[str, Any]], list[str]]:
-    return _core.load_file(path, fingerprint or FINGERPRINT)
+    return native.load_file(path, fingerprint or FINGERPRINT)
 
 
 def sizes(path: Path, fingerprint: dict[str, Any] | None = None) -> list[int]:
@@ -157,7 +157,7 @@ def as_somebody(path: Path, action: str) -> str:
     """Runs save or load as a user without rights, where root would have them all; what it said."""
     code = f"""
         import json, os, sys
-        import tunableop_native_tests as _core
+        import tunableop_native_tests as native
         sys.path.insert(0, {str(Path(__file__).parent)!r})
         from tuning_helpers import FINGERPRINT, make_record
         if os.geteuid() == 0:
@@ -165,9 +165,9 @@ def as_somebody(path: Path, action: str) -> str:
             os.setuid(65534)
         try:
             if {action!r} == "save":
-                _core.save_file({str(path)!r}, [make_record(m=1)], FINGERPRINT)
+                native.save_file({str(path)!r}, [make_record(m=1)], FINGERPRINT)
             else:
-                print(_core.load_file({str(path)!r}, FINGERPRINT)[1])
+                print(native.load_file({str(path)!r}, FINGERPRINT)[1])
         except OSError as error:
             print(error)
     """
@@ -261,12 +261,12 @@ def test_killed_while_saving(tmp_path: Path) -> None:
     save(path, make_record(m=1))
     code = f"""
         import itertools, sys
-        import tunableop_native_tests as _core
+        import tunableop_native_tests as native
         sys.path.insert(0, {str(Path(__file__).parent)!r})
         from tuning_helpers import FINGERPRINT, make_record
         print("ready", flush=True)
         for turn in itertools.count(2):
-            _core.save_file({str(path)!r}, [make_record(m=turn)], FINGERPRINT)
+            native.save_file({str(path)!r}, [make_record(m=turn)], FINGERPRINT)
     """
     size = 1
     for turn in range(15):
@@ -328,13 +328,13 @@ def test_a_lock_is_waited_for(tmp_path: Path) -> None:
 def test_a_child_forked_during_a_save_does_not_keep_the_lock(tmp_path: Path) -> None:
     code = f"""
         import os, signal, sys, threading, time, warnings
-        import tunableop_native_tests as _core
+        import tunableop_native_tests as native
         sys.path.insert(0, {str(Path(__file__).parent)!r})
         from tuning_helpers import FINGERPRINT, make_record
         warnings.simplefilter("ignore")
         path = {str(tmp_path / "results.json")!r}
         many = [make_record(m=m) for m in range(1, 8001)]
-        thread = threading.Thread(target=lambda: _core.save_file(path, many, FINGERPRINT))
+        thread = threading.Thread(target=lambda: native.save_file(path, many, FINGERPRINT))
         thread.start()
         children = []
         while thread.is_alive():
@@ -346,7 +346,7 @@ def test_a_child_forked_during_a_save_does_not_keep_the_lock(tmp_path: Path) -> 
             time.sleep(0.01)
         thread.join()
         begin = time.monotonic()
-        _core.save_file(path, [make_record(m=1)], FINGERPRINT)
+        native.save_file(path, [make_record(m=1)], FINGERPRINT)
         print(time.monotonic() - begin)
         for child in children:
             os.kill(child, signal.SIGKILL)

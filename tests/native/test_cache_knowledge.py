@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tunableop_native_tests as _core
+import tunableop_native_tests as native
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_helpers import FINGERPRINT, OTHER_MACHINE, document, make_record
 
 DOCS = Path(__file__).parents[2] / "docs"
 SCHEMA = DOCS / "tuning-results.schema.json"
-PROBLEM = {key: value for key, value in make_record().items() if key in _core.Problem.__dict__}
+PROBLEM = {key: value for key, value in make_record().items() if key in native.Problem.__dict__}
 DAY = 24 * 60 * 60
 TODAY = int(time.time()) // DAY
 
@@ -70,7 +70,7 @@ WHOLE: Section = {
 
 def parse(content: Any) -> tuple[Section, list[str]]:
     text = content if isinstance(content, str) else json.dumps(content)
-    found, problems = _core.parse_knowledge(text, "results.json", FINGERPRINT)
+    found, problems = native.parse_knowledge(text, "results.json", FINGERPRINT)
     return found, problems
 
 
@@ -82,8 +82,8 @@ def document_of(schema: int = 2, /, **parts: Any) -> Section:
 def saved(path: Path, *sections: Section) -> Section:
     """What the file holds after these saves."""
     for section in sections:
-        _core.save_knowledge(path, section, FINGERPRINT)
-    found, problems = _core.load_knowledge(path, FINGERPRINT)
+        native.save_knowledge(path, section, FINGERPRINT)
+    found, problems = native.load_knowledge(path, FINGERPRINT)
     assert problems == []
     return dict(found)
 
@@ -388,10 +388,10 @@ def test_a_document_of_schema_1_is_read_and_rewritten(tmp_path: Path) -> None:
     old = document_of(1, entries=[make_record(m=1), make_record(m=2)])
     old["machines"].append(foreign)
     path.write_text(json.dumps(old))
-    assert _core.load_knowledge(path, FINGERPRINT)[0] == {"entries": [make_record(m=1), make_record(m=2)]}
-    _core.save_knowledge(path, {"seen": [seen()]}, FINGERPRINT)
+    assert native.load_knowledge(path, FINGERPRINT)[0] == {"entries": [make_record(m=1), make_record(m=2)]}
+    native.save_knowledge(path, {"seen": [seen()]}, FINGERPRINT)
     new = json.loads(path.read_text())
-    assert new["schema"] == _core.SCHEMA_VERSION == 2
+    assert new["schema"] == native.SCHEMA_VERSION == 2
     assert new["machines"][0]["entries"] == [make_record(m=1), make_record(m=2)]
     assert new["machines"][0]["seen"] == [seen()]
     assert new["machines"][1:] == [foreign]
@@ -454,7 +454,7 @@ def test_the_example_of_the_docs() -> None:
     jsonschema.validate(example, json.loads(SCHEMA.read_text()))
     (machine,) = example["machines"]
     fingerprint = machine.pop("fingerprint")
-    found, problems = _core.parse_knowledge(match[1], "example", fingerprint)
+    found, problems = native.parse_knowledge(match[1], "example", fingerprint)
     assert problems == []
     assert found == machine
     assert set(machine) == {"entries", "seen", "nodes", "denied", "spent"}

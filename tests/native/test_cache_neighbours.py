@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-import tunableop_native_tests as _core
+import tunableop_native_tests as native
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_helpers import make_problem
@@ -15,21 +15,21 @@ from tuning_helpers import make_problem
 
 def test_buckets_are_powers_of_two() -> None:
     expected = [(1, 1), (2, 2), (3, 4), (3, 4), (5, 8), (5, 8), (5, 8), (5, 8), (9, 16)]
-    assert [_core.bucket_of(m) for m in range(1, 10)] == expected
-    assert _core.bucket_of(0) == _core.bucket_of(-3) == (0, 0)
-    assert _core.bucket_of(2**63 - 1) == (2**62 + 1, 2**63 - 1)
+    assert [native.bucket_of(m) for m in range(1, 10)] == expected
+    assert native.bucket_of(0) == native.bucket_of(-3) == (0, 0)
+    assert native.bucket_of(2**63 - 1) == (2**62 + 1, 2**63 - 1)
 
 
 @given(st.integers(1, 2**62))
 def test_a_bucket_holds_its_m_and_no_two_overlap(m: int) -> None:
-    low, high = _core.bucket_of(m)
+    low, high = native.bucket_of(m)
     assert low <= m <= high < 2 * low or (low, high) in ((1, 1), (2, 2))
-    assert _core.bucket_of(low) == _core.bucket_of(high) == (low, high)
-    assert _core.bucket_of(high + 1)[0] == high + 1
+    assert native.bucket_of(low) == native.bucket_of(high) == (low, high)
+    assert native.bucket_of(high + 1)[0] == high + 1
 
 
 def test_the_nearest_in_ratio() -> None:
-    neighbours = _core.Neighbours(10)
+    neighbours = native.Neighbours(10)
     assert neighbours.nearest(make_problem(10, 8, 8)) is None
     neighbours.put(make_problem(10, 8, 8), "10")
     neighbours.put(make_problem(40, 8, 8), "40")
@@ -44,13 +44,13 @@ def test_the_nearest_in_ratio() -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"n": 9}, {"k": 9}, {"batch": 2}, {"threads": 2}, {"epilogue": _core.Epilogue.relu}, {"ldc": 50},
-     {"trans_b": 1}, {"b_constant": 1}, {"b_layout": _core.BLayout.packed},
-     {"a_type": _core.DataType.float64}],
+    [{"n": 9}, {"k": 9}, {"batch": 2}, {"threads": 2}, {"epilogue": native.Epilogue.relu}, {"ldc": 50},
+     {"trans_b": 1}, {"b_constant": 1}, {"b_layout": native.BLayout.packed},
+     {"a_type": native.DataType.float64}],
     ids=str,
 )  # fmt: skip
 def test_everything_but_m_and_alignment_must_match(fields: dict[str, Any]) -> None:
-    neighbours = _core.Neighbours(10)
+    neighbours = native.Neighbours(10)
     size = {"n": 8, "k": 8, **fields}
     neighbours.put(make_problem(10, **size), "x", 9, 16)
     neighbours.put(make_problem(10, **size), "x")
@@ -66,7 +66,7 @@ def test_everything_but_m_and_alignment_must_match(fields: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("trans_a", [0, 1])
 def test_strides_that_follow_from_m_do_not_part_batches(trans_a: int) -> None:
-    neighbours = _core.Neighbours(10)
+    neighbours = native.Neighbours(10)
     neighbours.put(make_problem(10, 8, 5, batch=3, trans_a=trans_a), "x")
     assert neighbours.nearest(make_problem(12, 8, 5, batch=3, trans_a=trans_a)) == "x"
     assert neighbours.nearest(make_problem(12, 8, 5, batch=3, trans_a=trans_a, stride_a=1000)) is None
@@ -75,7 +75,7 @@ def test_strides_that_follow_from_m_do_not_part_batches(trans_a: int) -> None:
 
 
 def test_buckets_and_problems_do_not_mix() -> None:
-    neighbours = _core.Neighbours(10)
+    neighbours = native.Neighbours(10)
     neighbours.put(make_problem(12, 8, 8), "bucket", 9, 16)
     assert neighbours.nearest(make_problem(13, 8, 8)) is None
     assert not neighbours.erase(make_problem(12, 8, 8))
@@ -98,7 +98,7 @@ def test_buckets_and_problems_do_not_mix() -> None:
 
 
 def test_beyond_its_capacity_the_oldest_goes() -> None:
-    neighbours = _core.Neighbours(3)
+    neighbours = native.Neighbours(3)
     for m in (1, 10, 100):
         neighbours.put(make_problem(m, 8, 8), str(m))
     neighbours.put(make_problem(1, 8, 8), "renewed")
@@ -110,7 +110,7 @@ def test_beyond_its_capacity_the_oldest_goes() -> None:
     neighbours.clear()
     assert len(neighbours) == 0
     assert neighbours.nearest(make_problem(2, 8, 8)) is None
-    assert _core.Neighbours(0).capacity == 1
+    assert native.Neighbours(0).capacity == 1
 
 
 actions = st.tuples(
@@ -121,14 +121,14 @@ actions = st.tuples(
 @settings(max_examples=300, deadline=None)
 @given(st.lists(actions, max_size=60), st.integers(1, 12))
 def test_against_a_list(steps: list[tuple[str, int, int]], capacity: int) -> None:
-    neighbours = _core.Neighbours(capacity)
+    neighbours = native.Neighbours(capacity)
     model: dict[tuple[int, int, int], str] = {}  # (n, m, 0) or (n, low, high), in the order of putting
     for step, (action, m, n) in enumerate(steps):
         problem = make_problem(m, n, 8)
         if action == "erase":
             assert neighbours.erase(problem) == (model.pop((n, m, 0), None) is not None)
         elif action in ("put", "bucket"):
-            low, high = _core.bucket_of(m) if action == "bucket" else (0, 0)
+            low, high = native.bucket_of(m) if action == "bucket" else (0, 0)
             neighbours.put(problem, str(step), low, high)
             key = (n, low, high) if high else (n, m, 0)
             model.pop(key, None)
@@ -140,19 +140,19 @@ def test_against_a_list(steps: list[tuple[str, int, int]], capacity: int) -> Non
             others, key=lambda key: (max(Fraction(key[1], m), Fraction(m, key[1])), -key[1]), default=None
         )
         assert neighbours.nearest(problem) == (model[best] if best else None)
-        assert neighbours.bucket(problem) == model.get((n, *_core.bucket_of(m)))
+        assert neighbours.bucket(problem) == model.get((n, *native.bucket_of(m)))
         assert len(neighbours) == len(model)
 
 
 def test_threads() -> None:
-    neighbours = _core.Neighbours(64)
+    neighbours = native.Neighbours(64)
     failures: list[str] = []
 
     def work(seed: int) -> None:
         for i in range(2000):
             m = 1 + (i * 7 + seed) % 200
             neighbours.put(make_problem(m, 8, 8), str(m))
-            neighbours.put(make_problem(m, 8, 8), str(m), *_core.bucket_of(m))
+            neighbours.put(make_problem(m, 8, 8), str(m), *native.bucket_of(m))
             found = neighbours.nearest(make_problem(m, 8, 8))
             if found is not None and int(found) == m:
                 failures.append(f"{m} of itself")

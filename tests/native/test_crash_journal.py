@@ -16,21 +16,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tunableop_native_tests as _core
+import tunableop_native_tests as native
 from onnxruntime_ep_tunableop._core import last_call, watch_journal
 
 KERNELS = ["avx512:6x64/kc384/rows", "avx512:8x48/kc384/none", "avx2:6x16/kc256/rows"]
 
 PREAMBLE = """
 import ctypes, os, signal, sys, threading, time
-import tunableop_native_tests as _core
+import tunableop_native_tests as native
 from onnxruntime_ep_tunableop._core import watch_journal
 
 cache = sys.argv[1]
-problem = _core.Problem()
+problem = native.Problem()
 problem.m, problem.n, problem.k = 128, 1536, 384
-candidates = [_core.Candidate("native", name) for name in %r]
-journal = _core.CrashJournal(cache)
+candidates = [native.Candidate("native", name) for name in %r]
+journal = native.CrashJournal(cache)
 journal.begin(problem, candidates)
 
 def tell(text):
@@ -64,13 +64,13 @@ def cache(tmp_path: Path) -> Path:
 
 
 def problem() -> Any:
-    made = _core.Problem()
+    made = native.Problem()
     made.m, made.n, made.k = 128, 1536, 384
     return made
 
 
 def candidates(*names: str, library: str = "native") -> list[Any]:
-    return [_core.Candidate(library, name) for name in names or KERNELS]
+    return [native.Candidate(library, name) for name in names or KERNELS]
 
 
 @pytest.mark.parametrize(
@@ -91,10 +91,10 @@ def test_death_in_a_call(cache: Path, end: str, code: int, index: int) -> None:
     pid = int(journals(cache.parent)[0].split(".")[-2])
     assert last_call(cache, pid) == told  # leaves the file
     assert last_call(cache, pid + 1) is None
-    assert _core.collect_deaths(cache) == [told | {"is_default": index == 0}]
+    assert native.collect_deaths(cache) == [told | {"is_default": index == 0}]
     assert last_call(cache, pid) is None
     assert journals(cache.parent) == []
-    assert _core.collect_deaths(cache) == []
+    assert native.collect_deaths(cache) == []
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_death_in_a_call(cache: Path, end: str, code: int, index: int) -> None:
 def test_death_between_calls(cache: Path, script: str) -> None:
     run(script, cache)
     assert len(journals(cache.parent)) == 1
-    assert _core.collect_deaths(cache) == []
+    assert native.collect_deaths(cache) == []
     assert journals(cache.parent) == []
 
 
@@ -142,7 +142,7 @@ def test_exit_while_another_thread_measures(cache: Path) -> None:
     process.communicate("\n", timeout=60)
     assert process.returncode == 0
     assert len(journals(cache.parent)) == 1
-    assert _core.collect_deaths(cache) == []
+    assert native.collect_deaths(cache) == []
     assert journals(cache.parent) == []
 
 
@@ -150,13 +150,13 @@ def test_the_living_are_left_alone(cache: Path) -> None:
     process = start("journal.enter(1); tell('in'); sys.stdin.readline(); os.abort()", cache)
     assert process.stdout is not None
     process.stdout.readline()
-    own = _core.CrashJournal(cache)
+    own = native.CrashJournal(cache)
     before = journals(cache.parent)
     assert len(before) == 2
-    assert _core.collect_deaths(cache) == []
+    assert native.collect_deaths(cache) == []
     assert journals(cache.parent) == before
     process.communicate("\n", timeout=60)
-    assert [death["kernel"] for death in _core.collect_deaths(cache)] == [KERNELS[1]]
+    assert [death["kernel"] for death in native.collect_deaths(cache)] == [KERNELS[1]]
     assert journals(cache.parent) == [f"model.tune.json.trying.{os.getpid()}.0"]
     del own
     assert journals(cache.parent) == []
@@ -180,14 +180,14 @@ def test_a_forked_child_holds_nothing(cache: Path) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     assert process.wait(timeout=60) == -signal.SIGABRT
-    assert [death["kernel"] for death in _core.collect_deaths(cache)] == [KERNELS[1]]
+    assert [death["kernel"] for death in native.collect_deaths(cache)] == [KERNELS[1]]
     assert len(journals(cache.parent)) == 1  # the child's own
     assert process.stdin is not None
     process.stdin.close()
     process.stdout.read()  # until the child is gone, too
     deaths: list[Any] = []
     while not deaths and journals(cache.parent):
-        deaths = _core.collect_deaths(cache)
+        deaths = native.collect_deaths(cache)
     assert [death["kernel"] for death in deaths] == [KERNELS[2]]
 
 
@@ -205,7 +205,7 @@ def test_a_forked_child_that_ends_leaves_the_parents_file(cache: Path) -> None:
     process = start(script, cache)
     output = process.communicate(timeout=60)[0]
     assert output == "1\n"
-    assert [death["kernel"] for death in _core.collect_deaths(cache)] == [KERNELS[2]]
+    assert [death["kernel"] for death in native.collect_deaths(cache)] == [KERNELS[2]]
 
 
 def test_an_executed_child_holds_nothing(cache: Path) -> None:
@@ -220,7 +220,7 @@ def test_an_executed_child_holds_nothing(cache: Path) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     process.wait(timeout=60)
-    assert [death["kernel"] for death in _core.collect_deaths(cache)] == [KERNELS[1]]
+    assert [death["kernel"] for death in native.collect_deaths(cache)] == [KERNELS[1]]
     process.communicate("\n", timeout=60)
 
 
@@ -239,10 +239,10 @@ def test_truncated(cache: Path, dead: Path) -> None:
     assert len(whole) == 4096
     for size in (0, 1, 8, 100, 4095):
         dead.write_bytes(whole[:size])
-        assert _core.collect_deaths(cache) == []
+        assert native.collect_deaths(cache) == []
         assert not dead.exists()
     dead.write_bytes(whole + b"more")  # what a later version may write behind
-    assert len(_core.collect_deaths(cache)) == 1
+    assert len(native.collect_deaths(cache)) == 1
 
 
 def test_random_bytes(cache: Path, dead: Path) -> None:
@@ -255,7 +255,7 @@ def test_random_bytes(cache: Path, dead: Path) -> None:
         for _ in range(noise.choice([1, 10, 1000])):
             content[noise.randrange(4096)] = noise.randrange(256)
         dead.write_bytes(content)
-        for death in _core.collect_deaths(cache):
+        for death in native.collect_deaths(cache):
             assert all(text.isprintable() and text.isascii() for text in (death["kernel"], death["problem"]))
         assert not dead.exists()
 
@@ -267,7 +267,7 @@ def test_another_boot(cache: Path, dead: Path) -> None:
     at = content.index(boot)
     content[at : at + len(boot)] = b"0" * len(boot)
     dead.write_bytes(content)
-    assert _core.collect_deaths(cache) == []
+    assert native.collect_deaths(cache) == []
     assert not dead.exists()
 
 
@@ -283,22 +283,22 @@ def test_what_is_no_journal_stays(cache: Path, dead: Path) -> None:
         (folder / f"model.tune.json.{name}").write_bytes(target.read_bytes())
     (folder / "other.tune.json.trying.1.0").write_bytes(target.read_bytes())
     before = sorted(folder.iterdir())
-    assert _core.collect_deaths(cache) == []
+    assert native.collect_deaths(cache) == []
     assert sorted(folder.iterdir()) == before
 
 
 def test_names_that_do_not_fit(cache: Path) -> None:
     script = """
-        long = _core.Candidate("vendor", "k" * 3501)
+        long = native.Candidate("vendor", "k" * 3501)
         journal.begin(problem, [long] * 5000)
         journal.enter(4999)
         os.abort()
     """
     run(script, cache)
-    (death,) = _core.collect_deaths(cache)
+    (death,) = native.collect_deaths(cache)
     assert death["kernel"] == "k" * 3501
     run(script.replace("3501", "30000"), cache)
-    (death,) = _core.collect_deaths(cache)
+    (death,) = native.collect_deaths(cache)
     assert death["kernel"] == "k" * 3501
 
 
@@ -308,8 +308,8 @@ def test_names_that_do_not_fit(cache: Path) -> None:
 def test_no_folder(tmp_path: Path) -> None:
     nowhere = tmp_path / "none" / "model.tune.json"
     with pytest.raises(OSError, match="cannot create: No such file"):
-        _core.CrashJournal(nowhere)
-    assert _core.collect_deaths(nowhere) == []
+        native.CrashJournal(nowhere)
+    assert native.collect_deaths(nowhere) == []
     assert watch_journal(nowhere, 1) is None
 
 
@@ -328,12 +328,12 @@ def test_no_room(cache: Path) -> None:
     old = signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     try:
         with limited(4095), pytest.raises(OSError, match="cannot allocate: File too large"):
-            _core.CrashJournal(cache)
+            native.CrashJournal(cache)
     finally:
         signal.signal(signal.SIGXFSZ, old)
     assert journals(cache.parent) == []
     with limited(4096):
-        _core.CrashJournal(cache)
+        native.CrashJournal(cache)
 
 
 def test_full_disk(tmp_path: Path) -> None:
@@ -344,9 +344,9 @@ def test_full_disk(tmp_path: Path) -> None:
         head -c 1M /dev/zero > {disk}/filler 2>/dev/null
         exec {sys.executable} -c '
         import sys
-        import tunableop_native_tests as _core
+        import tunableop_native_tests as native
         try:
-            _core.CrashJournal("{disk}/cache")
+            native.CrashJournal("{disk}/cache")
         except OSError as error:
             print(error)
         '
@@ -373,10 +373,10 @@ def test_read_only_folder(cache: Path) -> None:
             ctypes.CDLL(None).setegid(65534)
             ctypes.CDLL(None).seteuid(65534)
         try:
-            _core.CrashJournal(cache + ".other")
+            native.CrashJournal(cache + ".other")
         except OSError as error:
             tell(str(error))
-        tell(str(_core.collect_deaths(cache)))
+        tell(str(native.collect_deaths(cache)))
         os._exit(0)
     """
     run("journal.enter(1); os.abort()", cache)
@@ -389,7 +389,7 @@ def test_read_only_folder(cache: Path) -> None:
     folder.chmod(0o755)
     assert "cannot create: Permission denied" in output[0]
     assert output[1] == "[]"
-    assert [death["kernel"] for death in _core.collect_deaths(cache)] == [KERNELS[1]]
+    assert [death["kernel"] for death in native.collect_deaths(cache)] == [KERNELS[1]]
 
 
 def test_no_locks(cache: Path) -> None:
@@ -397,7 +397,7 @@ def test_no_locks(cache: Path) -> None:
     taken = cache.parent / f"{cache.name}.trying.{os.getpid()}.0"
     with taken.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        journal = _core.CrashJournal(cache)
+        journal = native.CrashJournal(cache)
         assert journals(cache.parent) == [taken.name, f"{cache.name}.trying.{os.getpid()}.1"]
         del journal
         assert journals(cache.parent) == [taken.name]
@@ -415,13 +415,13 @@ def test_many_processes(cache: Path) -> None:
         for i in range({rounds}):
             pid = os.fork()
             if pid == 0:
-                mine = _core.CrashJournal(cache)
-                mine.begin(problem, [_core.Candidate("native", f"{{os.getppid()}}/{{i}}")])
+                mine = native.CrashJournal(cache)
+                mine.begin(problem, [native.Candidate("native", f"{{os.getppid()}}/{{i}}")])
                 if not watch_journal(cache, os.getpid()):
                     os._exit(9)
                 mine.enter(0)
                 os.kill(os.getpid(), signal.SIGKILL)
-            told += [death["kernel"] for death in _core.collect_deaths(cache)]
+            told += [death["kernel"] for death in native.collect_deaths(cache)]
             status = os.waitpid(pid, 0)[1]
             if os.WIFEXITED(status):
                 sys.exit("a living process lost its file")
@@ -433,16 +433,16 @@ def test_many_processes(cache: Path) -> None:
     for process in processes:
         told += process.communicate(timeout=120)[0].split()
         assert process.returncode == 0
-    told += [death["kernel"] for death in _core.collect_deaths(cache)]
+    told += [death["kernel"] for death in native.collect_deaths(cache)]
     expected = [f"{process.pid}/{i}" for process in processes for i in range(rounds)]
     assert sorted(told) == sorted(expected)
     assert journals(cache.parent) == []
 
 
 def test_sessions_of_one_process(cache: Path) -> None:
-    several = [_core.CrashJournal(cache) for _ in range(300)]
+    several = [native.CrashJournal(cache) for _ in range(300)]
     assert len(journals(cache.parent)) == 300
-    assert _core.collect_deaths(cache) == []
+    assert native.collect_deaths(cache) == []
     del several
     assert journals(cache.parent) == []
 
@@ -453,7 +453,7 @@ def test_a_link_leads_to_the_same_folder(tmp_path: Path) -> None:
     link.symlink_to("real/model.json")
     run("journal.enter(1); os.abort()", link)
     assert journals(tmp_path) == []
-    assert len(_core.collect_deaths(tmp_path / "real" / "model.json")) == 1
+    assert len(native.collect_deaths(tmp_path / "real" / "model.json")) == 1
 
 
 # Watching
@@ -497,7 +497,7 @@ def test_watch_a_busy_process(cache: Path) -> None:
     script = f"""
         import itertools
         names = {[letter * 1000 for letter in "abcdefgh"]!r}
-        journal.begin(problem, [_core.Candidate("native", name) for name in names])
+        journal.begin(problem, [native.Candidate("native", name) for name in names])
         tell("go")
         for i in itertools.count():
             journal.enter(i % 8)
@@ -519,9 +519,9 @@ def test_watch_a_busy_process(cache: Path) -> None:
 
 def test_cost(cache: Path, record_property: Any) -> None:
     """A figure for the log; only an order of magnitude is asserted (a system call would be beyond)."""
-    journal = _core.CrashJournal(cache)
+    journal = native.CrashJournal(cache)
     for count in (1, 2):
-        nanoseconds = min(_core.measure_journal(journal, count, 200_000) for _ in range(5))
+        nanoseconds = min(native.measure_journal(journal, count, 200_000) for _ in range(5))
         record_property(f"enter_leave_ns_{count}", nanoseconds)
         print(f"Enter and Leave, {count} candidates: {nanoseconds:.1f} ns")
         assert nanoseconds < 1000

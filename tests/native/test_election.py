@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tunableop_native_tests as _core
+import tunableop_native_tests as native
 from tuning_helpers import kernel, tune
 
 
@@ -59,13 +59,13 @@ def test_the_same_seeds_give_the_same_election() -> None:
 def test_chance_of_luck() -> None:
     random = np.random.default_rng(0)
     base = np.exp(0.1 * random.standard_normal(200))
-    assert _core.chance_of_luck(0.8 * base, base) < 1e-6
-    assert _core.chance_of_luck(base, 0.8 * base) > 0.999
-    assert _core.chance_of_luck(0.8 * base, base, 0.8) == 1.0  # no difference is left
-    assert _core.chance_of_luck([1.0, 1.0], [2.0, 2.0]) == 1.0
-    assert _core.chance_of_luck([1.0, 1.01, 0.99], [2.0, 2.01, 1.99]) < 1e-3
+    assert native.chance_of_luck(0.8 * base, base) < 1e-6
+    assert native.chance_of_luck(base, 0.8 * base) > 0.999
+    assert native.chance_of_luck(0.8 * base, base, 0.8) == 1.0  # no difference is left
+    assert native.chance_of_luck([1.0, 1.0], [2.0, 2.0]) == 1.0
+    assert native.chance_of_luck([1.0, 1.01, 0.99], [2.0, 2.01, 1.99]) < 1e-3
     # What it gives for equal kernels is evenly spread: 5 % of them below 0.05.
     for size in (5, 30):
         pairs = np.exp(0.3 * random.standard_normal((2000, 2, size)))
-        chances = np.array([_core.chance_of_luck(x, y) for x, y in pairs])
+        chances = np.array([native.chance_of_luck(x, y) for x, y in pairs])
         assert 0.02 <= np.mean(chances < 0.05) <= 0.08

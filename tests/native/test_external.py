@@ -12,7 +12,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-import tunableop_native_tests as _core
+import tunableop_native_tests as native
 from kernel_cases import EPILOGUES
 
 ROOT = Path(__file__).parent.parent.parent
@@ -39,7 +39,7 @@ def build(folder: Path, name: str, source: str) -> str:
 
 def in_child(script: str, *libraries: str) -> str:
     """What a process that has these libraries prints."""
-    source = "import tunableop_native_tests as _core\n" + textwrap.dedent(script)
+    source = "import tunableop_native_tests as native\n" + textwrap.dedent(script)
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", source],
         env=os.environ
@@ -58,7 +58,7 @@ def in_child(script: str, *libraries: str) -> str:
 
 def libraries(*paths: str) -> dict[str, dict[str, str]]:
     """All but the project's own, by name."""
-    shown = in_child("import json; print(json.dumps(_core.libraries()))", *paths)
+    shown = in_child("import json; print(json.dumps(native.libraries()))", *paths)
     return {x["library"]: x for x in json.loads(shown) if x["library"] not in ("native", "openblas")}
 
 
@@ -131,12 +131,12 @@ RUN = """
     from kernel_cases import Case, check
     for packed, epilogue, threads in itertools.product((True, False), {epilogues}, (1, 3)):
         case = Case(7, 150, 33, packed=packed, epilogue=epilogue, threads=threads)
-        found = _core.candidates(case.problem(), library="mine")
+        found = native.candidates(case.problem(), library="mine")
         assert [x.kernel for x in found] == (["plain"] if threads == 1 else ["plain/rows", "plain"]), found
         check(case, found)
     for extra in ({extras}):
         case = dataclasses.replace(Case(5, 20, 9, threads=2), **extra)
-        found = _core.candidates(case.problem(), library="mine")
+        found = native.candidates(case.problem(), library="mine")
         assert found, extra
         check(case, found)
 """
@@ -156,15 +156,15 @@ def test_what_a_kernel_cannot_do_it_is_not_asked_to(tmp_path: Path) -> None:
     from kernel_cases import Case
     a = np.ones((2, 2), np.float32)
     for case in (Case(2, 2, 2, batch=3), Case(2, 2, 0)):
-        assert _core.candidates(case.problem(), library="mine") == [], case
+        assert native.candidates(case.problem(), library="mine") == [], case
     try:
-        _core.run_kernel(Case(2, 2, 0).problem(), _core.Candidate("mine", "plain"), a, a, a.copy())
+        native.run_kernel(Case(2, 2, 0).problem(), native.Candidate("mine", "plain"), a, a, a.copy())
         raise AssertionError("it ran")
     except NotImplementedError as error:
         assert "mine:plain cannot compute" in str(error)
     for name in ("other", "plain/cols"):
         try:
-            _core.run_kernel(Case(2, 2, 2).problem(), _core.Candidate("mine", name), a, a, a.copy())
+            native.run_kernel(Case(2, 2, 2).problem(), native.Candidate("mine", name), a, a, a.copy())
             raise AssertionError("it ran")
         except FileNotFoundError as error:
             assert "has no kernel mine:" + name in str(error)
@@ -180,7 +180,7 @@ def test_an_error_of_a_kernel_is_an_error_of_the_call(kernel: str, tmp_path: Pat
     a = np.ones((6, 6), np.float32)
     problem = Case(6, 6, 6, threads=2).problem()
     try:
-        _core.run_kernel(problem, _core.Candidate("mine", {kernel!r}), a, a, a.copy(), threads=2)
+        native.run_kernel(problem, native.Candidate("mine", {kernel!r}), a, a, a.copy(), threads=2)
         raise AssertionError("it ran")
     except RuntimeError as error:
         assert "mine:plain returned 42" in str(error), error
@@ -189,4 +189,4 @@ def test_an_error_of_a_kernel_is_an_error_of_the_call(kernel: str, tmp_path: Pat
 
 
 def test_this_process_has_none() -> None:
-    assert {x["library"] for x in _core.libraries()} == {"native", "openblas"}
+    assert {x["library"] for x in native.libraries()} == {"native", "openblas"}

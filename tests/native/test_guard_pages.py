@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tunableop_native_tests as _core
+import tunableop_native_tests as native
 from kernel_cases import ISAS, Case, Memory, kernels, make_data
 
 
@@ -103,7 +103,7 @@ def test_the_guard_notices(operand: str) -> None:
         c = memory.c if operand == "c" else enough
         longer = replace(case, k=17) if operand == "b" else replace(case, m=5)
         problem = longer.problem()
-        _core.run_kernel(problem, kernels(ISAS[0], problem)[0], *operands, c)
+        native.run_kernel(problem, kernels(ISAS[0], problem)[0], *operands, c)
 
     status = in_child(overrun)
     assert os.WIFSIGNALED(status)

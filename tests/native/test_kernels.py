@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tunableop_native_tests as _core
+import tunableop_native_tests as native
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_cases import (
@@ -34,7 +34,7 @@ def tile_names(isa: str) -> Iterator[tuple[int, int, str]]:
             name = f"{isa}:{rows}x{vectors * WIDTHS[isa]}"
             a = np.ones(1, np.float32)
             try:
-                _core.run_kernel(probe, _core.Candidate("native", name + "/none"), a, a, a.copy())
+                native.run_kernel(probe, native.Candidate("native", name + "/none"), a, a, a.copy())
             except FileNotFoundError:
                 break
             yield rows, vectors * WIDTHS[isa], name
@@ -48,7 +48,7 @@ def test_every_instruction_set_of_this_machine_is_offered() -> None:
 
 
 def test_libraries() -> None:
-    by_name = {x["library"]: x for x in _core.libraries()}
+    by_name = {x["library"]: x for x in native.libraries()}
     assert by_name["native"]["available"]
     assert ISAS[0] in by_name["native"]["identity"]
     for library in by_name.values():
@@ -65,9 +65,11 @@ def test_every_tile(isa: str) -> None:
         for n in (columns, columns - 1):
             for k in (1, 6, 19):
                 case = Case(rows, n, k, pad=3, epilogue="bias", beta=0.5, alpha=1.5)
-                options = [_core.Candidate("native", name + x) for x in ("/none", "/none/pb", "/kc4/none/pa")]
+                options = [
+                    native.Candidate("native", name + x) for x in ("/none", "/none/pb", "/kc4/none/pa")
+                ]
                 check(case, options)
-                full = [_core.Candidate("native", name + x) for x in ("/none", "/kc8/none", "/none/pf8")]
+                full = [native.Candidate("native", name + x) for x in ("/none", "/kc8/none", "/none/pf8")]
                 check(replace(case, n=64 + n, packed=True), full)
 
 
@@ -130,7 +132,7 @@ def test_batches(isa: str, packed: bool, broadcast: str) -> None:
 def test_sizes_of_zero(isa: str, packed: bool) -> None:
     for m, n, k, batch in ((0, 5, 5, 1), (5, 0, 5, 1), (5, 5, 5, 0), (0, 0, 0, 0), (0, 5, 0, 2)):
         case = Case(m, n, k, batch=batch, packed=packed and batch > 0)
-        for kernel in _core.native_kernels(isa, case.problem()):
+        for kernel in native.native_kernels(isa, case.problem()):
             memory = Memory(case, make_data(case))
             memory.run(kernel)
             assert memory.untouched()
@@ -171,7 +173,7 @@ def test_gelu_is_accurate() -> None:
     for isa in ISAS:
         out = np.empty_like(x)
         one = np.ones(1, np.float32)
-        _core.run_kernel(case.problem(), kernels(isa, case.problem())[0], one, x, out)
+        native.run_kernel(case.problem(), kernels(isa, case.problem())[0], one, x, out)
         want = activate(x.astype(np.float64), "gelu")
         # erf to 3 units in the last place of 1, times x / 2.
         assert np.all(np.abs(out - want) <= EPS * (2.0 * np.abs(want) + 1.5 * np.abs(x)) + 1e-37), isa
@@ -210,14 +212,14 @@ def test_random_problems(isa: str, data: st.DataObject) -> None:
 def test_candidates_follow_the_rules() -> None:
     for case in (Case(1, 64, 64), Case(128, 768, 768, packed=True, threads=4), Case(9, 1, 30), Case(8, 8, 8)):
         problem = case.problem()
-        few = _core.candidates(problem, library="native")
-        every = _core.candidates(problem, scope_all=True, library="native")
+        few = native.candidates(problem, library="native")
+        every = native.candidates(problem, scope_all=True, library="native")
         assert 1 <= len(few) <= 5
         assert few[0] == every[0], "the default must not depend on the scope"
         assert {x.full_name for x in few} <= {x.full_name for x in every}
         assert len({x.full_name for x in every}) == len(every)
         assert all(x.kernel.startswith(ISAS[0] + ":") for x in every)
-        assert _core.candidates(problem, scope_all=True, library="native") == every
+        assert native.candidates(problem, scope_all=True, library="native") == every
 
 
 @pytest.mark.parametrize(
@@ -240,24 +242,24 @@ def test_candidates_follow_the_rules() -> None:
 )
 def test_names_that_are_no_kernels(name: str) -> None:
     a = np.ones(1, np.float32)
-    kernel = _core.Candidate("native", name.format(isa=ISAS[0]))
+    kernel = native.Candidate("native", name.format(isa=ISAS[0]))
     with pytest.raises(FileNotFoundError):
-        _core.run_kernel(Case(1, 1, 1).problem(), kernel, a, a, a.copy())
+        native.run_kernel(Case(1, 1, 1).problem(), kernel, a, a, a.copy())
 
 
 def test_problems_that_native_kernels_refuse() -> None:
     a = np.ones(4, np.float32)
     half = Case(2, 2, 1).problem()
-    half.a_type = _core.DataType.float16
-    assert _core.candidates(half, library="native") == []
+    half.a_type = native.DataType.float16
+    assert native.candidates(half, library="native") == []
     with pytest.raises(NotImplementedError):
-        _core.run_kernel(
-            half, _core.Candidate("native", f"{ISAS[0]}:1x{WIDTHS[ISAS[0]]}/none"), a, a, a.copy()
+        native.run_kernel(
+            half, native.Candidate("native", f"{ISAS[0]}:1x{WIDTHS[ISAS[0]]}/none"), a, a, a.copy()
         )
-    dot = _core.Candidate("native", f"{ISAS[0]}:dot/none")
+    dot = native.Candidate("native", f"{ISAS[0]}:dot/none")
     with pytest.raises(NotImplementedError):
-        _core.run_kernel(Case(2, 2, 1).problem(), dot, a, a, a.copy())
+        native.run_kernel(Case(2, 2, 1).problem(), dot, a, a, a.copy())
     short = Case(2, 2, 3).problem()
     short.lda = 2
     with pytest.raises(ValueError, match="lda"):
-        _core.run_kernel(short, _core.Candidate("native", f"{ISAS[0]}:dot/none"), a, a, a.copy())
+        native.run_kernel(short, native.Candidate("native", f"{ISAS[0]}:dot/none"), a, a, a.copy())

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tunableop_native_tests as _core
+import tunableop_native_tests as native
 from kernel_cases import Case, check
 
 # Before anything asks for the libraries, which are loaded once.
 _FOUND = importlib.util.find_spec("scipy_openblas32")
 OPENBLAS_FOLDER = str(Path(_FOUND.origin).parent / "lib") if _FOUND and _FOUND.origin else None
 if OPENBLAS_FOLDER is not None:
-    _core.set_openblas_search_path(OPENBLAS_FOLDER)
+    native.set_openblas_search_path(OPENBLAS_FOLDER)
 
 
 def in_child(code: str, **environment: str) -> str:
@@ -36,8 +36,8 @@ def in_child(code: str, **environment: str) -> str:
 
 
 SHOW_OPENBLAS = (
-    "import tunableop_native_tests as _core;"
-    "print([x for x in _core.libraries() if x['library'] == 'openblas'][0])"
+    "import tunableop_native_tests as native;"
+    "print([x for x in native.libraries() if x['library'] == 'openblas'][0])"
 )
 
 
@@ -46,7 +46,7 @@ def test_openblas_that_cannot_be_used_says_why(tmp_path: Path) -> None:
     assert "'available': False" in shown
     assert "absent.so" in shown
     # A library that is no OpenBLAS: this very extension module.
-    shown = in_child(SHOW_OPENBLAS, TUNABLEOP_OPENBLAS_LIBRARY=str(_core.__file__))
+    shown = in_child(SHOW_OPENBLAS, TUNABLEOP_OPENBLAS_LIBRARY=str(native.__file__))
     assert "'available': False" in shown
     assert "has no symbol cblas_sgemm" in shown
 
@@ -70,17 +70,17 @@ OPENBLAS_CASES = [
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_openblas(case: Case, threads: int) -> None:
     case = replace(case, threads=threads)
-    found = _core.candidates(case.problem(), scope_all=True, library="openblas")
-    assert found, _core.libraries()
+    found = native.candidates(case.problem(), scope_all=True, library="openblas")
+    assert found, native.libraries()
     check(case, found)
 
 
 @pytest.mark.skipif(OPENBLAS_FOLDER is None, reason="scipy-openblas32 is not installed")
 def test_openblas_leaves_products_without_terms_to_others() -> None:
     case = Case(3, 4, 0)
-    assert _core.candidates(case.problem(), scope_all=True, library="openblas") == []
+    assert native.candidates(case.problem(), scope_all=True, library="openblas") == []
     a = np.ones(12, np.float32)
     with pytest.raises(NotImplementedError):
-        _core.run_kernel(case.problem(), _core.Candidate("openblas", "sgemm/none"), a, a, a.copy())
+        native.run_kernel(case.problem(), native.Candidate("openblas", "sgemm/none"), a, a, a.copy())
     with pytest.raises(FileNotFoundError):
-        _core.run_kernel(Case(1, 1, 1).problem(), _core.Candidate("openblas", "sgemm/no"), a, a, a.copy())
+        native.run_kernel(Case(1, 1, 1).problem(), native.Candidate("openblas", "sgemm/no"), a, a, a.copy())

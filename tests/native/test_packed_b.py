@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tunableop_native_tests as _core
+import tunableop_native_tests as native
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 def test_packing(transposed: bool, k: int, n: int, batch: int) -> None:
     rng = np.random.default_rng(k * 1000 + n)
     b = rng.standard_normal((batch, n, k) if transposed else (batch, k, n)).astype(np.float32)
-    packed = _core.pack_b(b, transposed=transposed)
+    packed = native.pack_b(b, transposed=transposed)
     assert (packed.k, packed.n, packed.batch) == (k, n, batch)
     assert packed.address % 64 == 0
     assert np.array_equal(packed.to_numpy(), b.swapaxes(1, 2) if transposed else b)
@@ -29,7 +29,7 @@ def test_packing(transposed: bool, k: int, n: int, batch: int) -> None:
 @example(k=16, n=129, batch=2, gap=1)
 def test_unpacking_gives_back_what_was_packed(k: int, n: int, batch: int, gap: int) -> None:
     b = np.random.default_rng(k * 1000 + n).standard_normal((batch, k, n)).astype(np.float32)
-    packed = _core.pack_b(b)
+    packed = native.pack_b(b)
     for index in range(batch):
         rows = packed.unpack(index, n + gap)
         assert np.array_equal(rows[:, :n], b[index])
@@ -39,6 +39,6 @@ def test_unpacking_gives_back_what_was_packed(k: int, n: int, batch: int, gap: i
 def test_large_weights_are_on_their_own_pages() -> None:
     b = np.arange(1024 * 1000, dtype=np.float32).reshape(1000, 1024)
     for transposed in (False, True):
-        packed = _core.pack_b(b, transposed=transposed)
+        packed = native.pack_b(b, transposed=transposed)
         assert packed.address % (2 << 20) == 0
         assert np.array_equal(packed.to_numpy()[0], b.T if transposed else b)

@@ -7,14 +7,14 @@ import threading
 from collections import OrderedDict
 
 import pytest
-import tunableop_native_tests as _core
+import tunableop_native_tests as native
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_helpers import make_problem
 
 
 def test_put_find_replace_erase() -> None:
-    cache = _core.SessionCache(8)
+    cache = native.SessionCache(8)
     problem = make_problem(3, 4, 5)
     assert cache.find(problem) is None
     cache.put(problem, "first")
@@ -33,16 +33,16 @@ def test_put_find_replace_erase() -> None:
     [
         ("m", 9), ("n", 9), ("k", 9), ("batch", 2), ("lda", 99), ("ldb", 99), ("ldc", 99),
         ("stride_a", 7), ("stride_b", 7), ("stride_c", 7),
-        ("a_type", _core.DataType.float16), ("b_type", _core.DataType.float16),
-        ("c_type", _core.DataType.float16), ("trans_a", 1), ("trans_b", 1),
-        ("b_layout", _core.BLayout.packed), ("b_constant", 1), ("alpha", _core.ScalarClass.other),
-        ("beta", _core.ScalarClass.one), ("epilogue", _core.Epilogue.relu),
-        ("precision", _core.Precision.bf16), ("align_a", 2), ("align_b", 2), ("align_c", 2),
+        ("a_type", native.DataType.float16), ("b_type", native.DataType.float16),
+        ("c_type", native.DataType.float16), ("trans_a", 1), ("trans_b", 1),
+        ("b_layout", native.BLayout.packed), ("b_constant", 1), ("alpha", native.ScalarClass.other),
+        ("beta", native.ScalarClass.one), ("epilogue", native.Epilogue.relu),
+        ("precision", native.Precision.bf16), ("align_a", 2), ("align_b", 2), ("align_c", 2),
         ("threads", 2),
     ],
 )  # fmt: skip
 def test_every_field_is_part_of_the_key(field: str, value: object) -> None:
-    cache = _core.SessionCache(8)
+    cache = native.SessionCache(8)
     cache.put(make_problem(3, 4, 5), "one")
     other = make_problem(3, 4, 5)
     setattr(other, field, value)
@@ -53,7 +53,7 @@ def test_every_field_is_part_of_the_key(field: str, value: object) -> None:
 
 
 def test_capacity_bounds_the_size() -> None:
-    cache = _core.SessionCache(100)
+    cache = native.SessionCache(100)
     for i in range(1000):
         cache.put(make_problem(i + 1, 1, 1), str(i))
         assert len(cache) <= 100
@@ -64,7 +64,7 @@ def test_capacity_bounds_the_size() -> None:
 
 
 def test_capacity_is_one_at_least() -> None:
-    cache = _core.SessionCache(0)
+    cache = native.SessionCache(0)
     cache.put(make_problem(1, 1, 1), "x")
     cache.put(make_problem(2, 1, 1), "y")
     assert cache.capacity == len(cache) == 1
@@ -72,7 +72,7 @@ def test_capacity_is_one_at_least() -> None:
 
 
 def test_what_is_used_stays() -> None:
-    cache = _core.SessionCache(64)
+    cache = native.SessionCache(64)
     hot = [make_problem(i + 1, 7, 7) for i in range(8)]
     for problem in hot:
         cache.put(problem, "hot")
@@ -82,7 +82,7 @@ def test_what_is_used_stays() -> None:
             assert cache.find(problem) == "hot"
 
 
-def use(cache: _core.SessionCache, problem: _core.Problem) -> bool:
+def use(cache: native.SessionCache, problem: native.Problem) -> bool:
     """What a session does: look it up, and put it where it is not. Whether it was there."""
     found = cache.find(problem) is not None
     if not found:
@@ -92,7 +92,7 @@ def use(cache: _core.SessionCache, problem: _core.Problem) -> bool:
 
 @pytest.mark.parametrize("capacity", [5, 64, 250])
 def test_a_burst_of_rare_problems_leaves_the_hot_ones_in(capacity: int) -> None:
-    cache = _core.SessionCache(capacity)
+    cache = native.SessionCache(capacity)
     hot = [make_problem(i + 1, 7, 7) for i in range(capacity * 4 // 5)]
     for _ in range(5):
         for problem in hot:
@@ -106,7 +106,7 @@ def test_a_burst_of_rare_problems_leaves_the_hot_ones_in(capacity: int) -> None:
 
 @pytest.mark.parametrize("capacity", [5, 64, 250])
 def test_hot_ones_that_have_cooled_make_room(capacity: int) -> None:
-    cache = _core.SessionCache(capacity)
+    cache = native.SessionCache(capacity)
     for _ in range(10):
         for i in range(capacity):
             use(cache, make_problem(i + 1, 7, 7))
@@ -119,7 +119,7 @@ def test_hot_ones_that_have_cooled_make_room(capacity: int) -> None:
 
 
 def test_more_hot_ones_than_there_is_room_for_still_hit() -> None:
-    cache = _core.SessionCache(100)
+    cache = native.SessionCache(100)
     source = random.Random(1)
     problems = [make_problem(i + 1, 7, 7) for i in range(130)]
     hits = sum(use(cache, problem) for problem in source.choices(problems, k=20_000))
@@ -129,7 +129,7 @@ def test_more_hot_ones_than_there_is_room_for_still_hit() -> None:
 
 def test_the_often_used_gain_over_the_rarely_used() -> None:
     # Of Zipf's law (what traffic looks like), the best that 100 entries could hit is the 100 most used.
-    cache = _core.SessionCache(100)
+    cache = native.SessionCache(100)
     source = random.Random(1)
     problems = [make_problem(i + 1, 7, 7) for i in range(2000)]
     weights = [1 / (i + 1) for i in range(2000)]
@@ -221,7 +221,7 @@ traffic = st.lists(
 def test_what_stays_is_what_the_policy_says(
     steps: list[tuple[str, int]], capacity: int, skewed: bool
 ) -> None:
-    cache, model = _core.SessionCache(capacity), Model(capacity)
+    cache, model = native.SessionCache(capacity), Model(capacity)
     for action, number in steps:
         m = number * number // 60 + 1 if skewed else number
         problem = make_problem(m, 1, 1)
@@ -239,7 +239,7 @@ def test_what_stays_is_what_the_policy_says(
 def test_the_policy_over_long_traffic(seed: int) -> None:
     source = random.Random(seed)
     capacity = source.choice([1, 2, 7, 50, 120])
-    cache, model = _core.SessionCache(capacity), Model(capacity)
+    cache, model = native.SessionCache(capacity), Model(capacity)
     for step in range(6000):
         m = step // 500 * 40 + int(source.paretovariate(0.6)) % (3 * capacity + 2)  # a set that drifts
         problem = make_problem(m + 1, 1, 1)
@@ -253,13 +253,13 @@ def test_the_policy_over_long_traffic(seed: int) -> None:
 def test_an_eviction_does_not_look_at_all_entries() -> None:
     # Most of a large cache is in use all the time: putting one more must not go through all of it.
     def ns(capacity: int) -> float:
-        return min(float(_core.measure_put(capacity)) for _ in range(5))
+        return min(float(native.measure_put(capacity)) for _ in range(5))
 
     assert ns(20_000) < 20 * ns(200)  # nominally equal, but for the caches of the processor
 
 
 def test_clearing_forgets_who_was_protected() -> None:
-    cache = _core.SessionCache(5)
+    cache = native.SessionCache(5)
     hot = [make_problem(i + 1, 7, 7) for i in range(4)]
     for problem in hot * 6:
         use(cache, problem)
@@ -272,7 +272,7 @@ def test_clearing_forgets_who_was_protected() -> None:
 
 
 def test_replacing_keeps_the_place() -> None:
-    cache = _core.SessionCache(5)
+    cache = native.SessionCache(5)
     hot = make_problem(1, 7, 7)
     for _ in range(5):
         use(cache, hot)
@@ -283,7 +283,7 @@ def test_replacing_keeps_the_place() -> None:
 
 
 def test_replacing_never_evicts() -> None:
-    cache = _core.SessionCache(4)
+    cache = native.SessionCache(4)
     problems = [make_problem(i + 1, 1, 1) for i in range(4)]
     for turn in range(500):
         for problem in problems:
@@ -293,7 +293,7 @@ def test_replacing_never_evicts() -> None:
 
 
 def test_clear() -> None:
-    cache = _core.SessionCache(1000)
+    cache = native.SessionCache(1000)
     for i in range(500):
         cache.put(make_problem(i + 1, 1, 1), str(i))
     cache.clear()
@@ -311,7 +311,7 @@ def test_clear() -> None:
     )
 )
 def test_it_is_a_map(steps: list[tuple[str, int]]) -> None:
-    cache = _core.SessionCache(1000)  # nothing is evicted
+    cache = native.SessionCache(1000)  # nothing is evicted
     model: dict[int, str] = {}
     for step, (action, m) in enumerate(steps):
         problem = make_problem(m, 1, 1)
@@ -330,7 +330,7 @@ def test_it_is_a_map(steps: list[tuple[str, int]]) -> None:
 
 @pytest.mark.parametrize(("threads", "distinct", "capacity"), [(4, 64, 32), (8, 3000, 1000), (16, 10, 100)])
 def test_readers_never_see_a_foreign_or_dead_entry(threads: int, distinct: int, capacity: int) -> None:
-    report = _core.hammer_session_cache(threads, 1.0, distinct, capacity)
+    report = native.hammer_session_cache(threads, 1.0, distinct, capacity)
     assert report["wrong"] == 0
     assert report["hits"] > 0
     assert report["writes"] > 0
@@ -340,7 +340,7 @@ def test_readers_never_see_a_foreign_or_dead_entry(threads: int, distinct: int, 
 
 def test_memory_stays_flat_without_readers() -> None:
     # One thread, which writes: every replaced entry is freed at once.
-    report = _core.hammer_session_cache(1, 0.5, 1000, 100)
+    report = native.hammer_session_cache(1, 0.5, 1000, 100)
     assert report["live_peak"] <= 110
 
 
@@ -349,7 +349,7 @@ def test_many_caches_and_threads() -> None:
 
     def work(seed: int) -> None:
         for turn in range(20):
-            cache = _core.SessionCache(16)
+            cache = native.SessionCache(16)
             for i in range(64):
                 cache.put(make_problem(i + 1, seed + 1, 1), f"{seed}.{turn}.{i}")
                 if cache.find(make_problem(i + 1, seed + 1, 1)) != f"{seed}.{turn}.{i}":

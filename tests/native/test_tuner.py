@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tunableop_native_tests as _core
+import tunableop_native_tests as native
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_helpers import kernel, make_operands, make_problem, pack_b, tune
@@ -61,7 +61,7 @@ def test_a_kernel_that_cannot_be_prepared_is_only_left_out() -> None:
 
 @pytest.mark.parametrize("missing", ["a", "b", "bias", "c"])
 def test_missing_operands_are_an_error(missing: str) -> None:
-    problem = make_problem(4, 4, 4, epilogue=_core.Epilogue.bias, beta=_core.ScalarClass.one)
+    problem = make_problem(4, 4, 4, epilogue=native.Epilogue.bias, beta=native.ScalarClass.one)
     operands = {**make_operands(problem), "beta": 1.0, missing: None}
     with pytest.raises(ValueError, match="expected a pointer to"):
         tune(kernel("default"), problem=problem, operands=operands)
@@ -138,7 +138,7 @@ def test_a_default_that_fails_later_loses_to_what_still_works(defect: str, after
 )
 @pytest.mark.parametrize("epilogue", ["bias", "bias_relu", "bias_gelu"])
 def test_scalars_and_epilogue_are_checked(defect: str, fields: dict[str, float], epilogue: str) -> None:
-    problem = make_problem(9, 17, 12, epilogue=getattr(_core.Epilogue, epilogue))
+    problem = make_problem(9, 17, 12, epilogue=getattr(native.Epilogue, epilogue))
     operands = {**make_operands(problem), **fields}
     result = tune(kernel("default"), kernel("wrong", 0.5, defect=defect), problem=problem, operands=operands)
     assert result["winner"].kernel == "default"
@@ -205,7 +205,7 @@ def test_right_kernels_are_never_rejected_and_c_is_never_written(
         batch=batch,
         trans_a=trans_a,
         trans_b=b_kind == "transposed",
-        epilogue=getattr(_core.Epilogue, epilogue),
+        epilogue=getattr(native.Epilogue, epilogue),
         **layout,
     )
     if not share_b and batch > 1:
@@ -219,7 +219,7 @@ def test_right_kernels_are_never_rejected_and_c_is_never_written(
         items = 1 if share_b or batch == 1 else batch
         packed = [pack_b(operands["b"][i * problem.stride_b :][: k * n].reshape(k, n)) for i in range(items)]
         operands["b"] = np.concatenate(packed)
-        problem.b_layout, problem.ldb = _core.BLayout.packed, 0
+        problem.b_layout, problem.ldb = native.BLayout.packed, 0
         problem.stride_b = packed[0].size if items > 1 else 0
     before = operands["c"].copy()
     result = tune(
@@ -251,7 +251,7 @@ def test_bf16_inside_an_exact_kernel_is_noticed(k: int) -> None:
     problem = make_problem(8, 64, k)
     result = tune(kernel("default"), kernel("lossy", 0.5, defect="low_precision"), problem=problem)
     assert "sim0:lossy" in result["rejected"]
-    problem.precision = _core.Precision.bf16
+    problem.precision = native.Precision.bf16
     result = tune(kernel("default"), kernel("lossy", 0.5, defect="low_precision"), problem=problem)
     assert result["winner"].kernel == "lossy"
 
@@ -360,7 +360,7 @@ def test_time_really_passes() -> None:
 # ---- the libraries of this process ---------------------------------------------------------------
 
 
-@pytest.mark.skipif(not hasattr(_core, "tune_real"), reason="built without the kernel libraries")
+@pytest.mark.skipif(not hasattr(native, "tune_real"), reason="built without the kernel libraries")
 @pytest.mark.parametrize("shape", [(1, 256, 256), (33, 100, 77), (64, 256, 64)])
 @pytest.mark.parametrize("packed", [False, True])
 def test_real_kernels_are_right(shape: tuple[int, int, int], packed: bool) -> None:
@@ -368,9 +368,9 @@ def test_real_kernels_are_right(shape: tuple[int, int, int], packed: bool) -> No
     problem = make_problem(m, n, k)
     operands: dict[str, Any] = make_operands(problem)
     if packed:
-        problem.b_layout, problem.ldb, problem.b_constant = _core.BLayout.packed, 0, 1
+        problem.b_layout, problem.ldb, problem.b_constant = native.BLayout.packed, 0, 1
         operands["b"] = pack_b(operands["b"].reshape(k, n))
-    result = _core.tune_real(problem, **operands, scope_all=True)
+    result = native.tune_real(problem, **operands, scope_all=True)
     assert result["has_plan"]
     assert result["rejected"] == {}
     assert result["error"] <= 1.0

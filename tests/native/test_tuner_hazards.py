@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tunableop_native_tests as _core
+import tunableop_native_tests as native
 from tuning_helpers import kernel, make_operands, make_problem, tune
 
 
@@ -15,7 +15,7 @@ from tuning_helpers import kernel, make_operands, make_problem, tune
 def gate() -> Iterator[None]:
     """Lets all hanging calls go in the end."""
     yield
-    _core.release_hanging()
+    native.release_hanging()
 
 
 # ---- hangs --------------------------------------------------------------------------------------
@@ -33,7 +33,7 @@ def test_kernels_that_hang_are_abandoned_four_times_and_no_more() -> None:
     result = tune(*kernels, operands=operands, **options)
     assert result["winner"].kernel == "fast"
     assert result["rejected"] == {"sim0:hangs-0": "did not return within 0.05 s: abandoned"}
-    assert _core.hanging() == 1
+    assert native.hanging() == 1
     for name, array in operands.items():
         np.testing.assert_array_equal(array, before[name])
     # Its call is in the journal, and closed.
@@ -47,14 +47,14 @@ def test_kernels_that_hang_are_abandoned_four_times_and_no_more() -> None:
     more = [kernel(f"hangs-{i}", defect="hangs") for i in range(1, 5)]
     result = tune(*more[:2], kernel("right"), *more[2:], **options)
     assert result["winner"].kernel == "right"
-    assert _core.hanging() == 4
+    assert native.hanging() == 4
     assert "4 calls that did were abandoned" in result["rejected"]["sim0:hangs-4"]
     # From now on, nothing that may hang is called; what may not is.
     with pytest.raises(RuntimeError, match="were abandoned in this process already"):
         tune(kernel("innocent"), **options)
     assert tune(kernel("innocent"))["winner"].kernel == "innocent"
-    _core.release_hanging()
-    assert _core.hanging() == 0
+    native.release_hanging()
+    assert native.hanging() == 0
 
 
 # ---- operands that change ------------------------------------------------------------------------
@@ -73,12 +73,12 @@ def test_when_operands_change_nobody_is_blamed(after: int) -> None:
     assert result["rejected"] == {}
     # It will be measured again, by whoever has any budget.
     assert 0.0 < result["budget_ms"] < 0.01
-    assert not any(name in denied for denied, _, _ in _core.denials())
+    assert not any(name in denied for denied, _, _ in native.denials())
 
 
 def test_when_operands_change_what_served_goes_on() -> None:
     kernels = [kernel("default"), kernel("serving", 0.5), kernel("writer", 0.9, defect="overwrites_a")]
-    result = tune(*kernels, incumbent=_core.Candidate("sim0", "serving"))
+    result = tune(*kernels, incumbent=native.Candidate("sim0", "serving"))
     assert result["winner"].kernel == "serving"
     assert result["why"].startswith("what served, unmeasured")
 
@@ -94,13 +94,13 @@ def test_a_change_in_large_operands_is_noticed() -> None:
 
 def test_a_denial_holds_for_one_build_of_a_library() -> None:
     kernels = [kernel("builds-default"), kernel("builds-fast", 0.5)]
-    _core.deny(_core.Candidate("sim0", "builds-fast"), "another build", "wrong then")
+    native.deny(native.Candidate("sim0", "builds-fast"), "another build", "wrong then")
     assert tune(*kernels, remember_wrong=True)["winner"].kernel == "builds-fast"
-    _core.deny(_core.Candidate("sim0", "builds-fast"), "simulated", "wrong now")
+    native.deny(native.Candidate("sim0", "builds-fast"), "simulated", "wrong now")
     result = tune(*kernels, remember_wrong=True)
     assert result["winner"].kernel == "builds-default"
     assert result["rejected"]["sim0:builds-fast"] == "denied: wrong now"
-    mine = [d for d in _core.denials() if d[0] == "sim0:builds-fast"]
+    mine = [d for d in native.denials() if d[0] == "sim0:builds-fast"]
     assert mine == [
         ("sim0:builds-fast", "another build", "wrong then"),
         ("sim0:builds-fast", "simulated", "wrong now"),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import tunableop_native_tests as _core
+import tunableop_native_tests as native
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_helpers import kernel, make_problem, tune
 
 
-def served(name: str) -> _core.Candidate:
-    return _core.Candidate(*name.split(":"))
+def served(name: str) -> native.Candidate:
+    return native.Candidate(*name.split(":"))
 
 
 # ---- what served before -------------------------------------------------------------------------

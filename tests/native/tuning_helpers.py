@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import tunableop_native_tests as _core
+import tunableop_native_tests as native
 
 FloatArray = npt.NDArray[np.float32]
 
 
-def make_problem(m: int, n: int, k: int, **fields: Any) -> _core.Problem:
+def make_problem(m: int, n: int, k: int, **fields: Any) -> native.Problem:
     """A plain fp32 problem; `fields` overrides. Leading dimensions and strides follow unless given."""
-    problem = _core.Problem()
+    problem = native.Problem()
     problem.m, problem.n, problem.k = m, n, k
     for name, value in fields.items():
         setattr(problem, name, value)
     if "lda" not in fields:
         problem.lda = max(1, m if problem.trans_a else k)
-    if "ldb" not in fields and problem.b_layout == _core.BLayout.plain:
+    if "ldb" not in fields and problem.b_layout == native.BLayout.plain:
         problem.ldb = max(1, k if problem.trans_b else n)
     if "ldc" not in fields:
         problem.ldc = max(1, n)
@@ -38,7 +38,7 @@ def extent(rows: int, columns: int, leading: int, batch: int, stride: int) -> in
     return (batch - 1) * stride + (rows - 1) * leading + columns
 
 
-def make_operands(problem: _core.Problem, seed: int = 0) -> dict[str, FloatArray]:
+def make_operands(problem: native.Problem, seed: int = 0) -> dict[str, FloatArray]:
     """Random operands that fit `problem` (B plain), as keywords of the tune functions."""
     random = np.random.default_rng(seed)
     p = problem
@@ -63,13 +63,13 @@ SMALL = make_problem(6, 20, 10, ldc=23)
 
 def tune(
     *kernels: dict[str, Any],
-    problem: _core.Problem = SMALL,
+    problem: native.Problem = SMALL,
     operands: dict[str, Any] | None = None,
     libraries: list[list[dict[str, Any]]] | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """Tunes with simulated kernels (the first is the default) on a virtual clock."""
-    result: dict[str, Any] = _core.tune_simulated(
+    result: dict[str, Any] = native.tune_simulated(
         problem,
         **(operands if operands is not None else make_operands(problem)),
         libraries=libraries if libraries is not None else [list(kernels)],
