@@ -19,6 +19,8 @@ namespace {
 constexpr int64_t kQuietNs = 2'000'000;
 constexpr auto kLook = std::chrono::microseconds(500);
 constexpr int64_t kLoadIntervalNs = 100'000'000;
+// An older reading says nothing of the load now.
+constexpr int64_t kOldLoadNs = 10 * kLoadIntervalNs;
 constexpr double kTicksPerSecond = 100.0;  // USER_HZ, the unit of /proc/stat on Linux
 
 // Idle time of all cores since boot, in USER_HZ ticks; below 0 where the system does not say.
@@ -76,7 +78,7 @@ double IdleCores() noexcept {
   const std::lock_guard lock(mutex);
   const int64_t now = SteadyNow();
   if (read_at != 0 && now - read_at < kLoadIntervalNs) return cores;
-  const double before = ticks;
+  const double before = now - read_at > kOldLoadNs ? -1.0 : ticks;
   const double seconds = static_cast<double>(now - read_at) * 1e-9;
   ticks = IdleTicks();
   cores = before < 0.0 || ticks < 0.0 ? 0.0 : (ticks - before) / kTicksPerSecond / seconds;
@@ -85,21 +87,24 @@ double IdleCores() noexcept {
 }
 
 bool IdlePacer::WaitForTurn() noexcept {
-  const int64_t began = SteadyNow();
+  const int64_t begin = SteadyNow();
+  bool come = false;
   while (!stop_.load(std::memory_order_acquire)) {
     turn_ = Runs().started();
+    const bool quiet = Runs().IdleNs() >= kQuietNs;
     // A core more than the measurement takes: the runs may be about to need what they leave idle.
-    if (Runs().IdleNs() >= kQuietNs || IdleCores() >= threads_ + 1) {
-      begun_ = true;
-      return true;
-    }
-    if (begun_ && SteadyNow() - began > kPatienceNs) return false;
+    come = quiet || IdleCores() >= threads_ + 1;
+    beside_runs_ = !quiet;
+    if (come || (begun_ && SteadyNow() - begin > kPatienceNs)) break;
     std::this_thread::sleep_for(kLook);
   }
-  return false;
+  waited_ns_ += SteadyNow() - begin;
+  begun_ = begun_ || come;
+  return come;
 }
 
 bool IdlePacer::Disturbed() const noexcept {
+  if (beside_runs_) return false;
   return Runs().in_flight() > 0 || Runs().started() != turn_;
 }
 

@@ -38,13 +38,17 @@ class IdlePacer final : public Pacer {
   IdlePacer(const std::atomic<bool>& stop, int threads) noexcept : stop_(stop), threads_(threads) {}
   bool WaitForTurn() noexcept override;
   bool Disturbed() const noexcept override;
+  // In all.
+  int64_t waited_ns() const noexcept { return waited_ns_; }
 
  private:
   const std::atomic<bool>& stop_;
   const int threads_;
   static constexpr int64_t kPatienceNs = 5'000'000'000;
   bool begun_ = false;
-  uint64_t turn_ = 0;  // RunGate::started() when the turn came
+  uint64_t turn_ = 0;         // RunGate::started() when the turn came
+  bool beside_runs_ = false;  // the turn came for idle cores: runs are no disturbance
+  int64_t waited_ns_ = 0;
 };
 
 // Cores of this machine that were idle in the last tenth of a second or so; 0 where the system does
