@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -194,3 +196,50 @@ def test_a_budget_for_the_session_holds() -> None:
     stats = tunableop.stats(session)
     assert stats.tuned == 1
     assert stats.fallbacks["session_budget"] > 0
+
+
+def test_waiting_for_an_idle_moment_costs_none_of_the_budget(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    settings = ort.SessionOptions()
+    settings.intra_op_num_threads = os.cpu_count() or 1  # more than there are beside a run
+    session = background(sess_options=settings, cache=path, max_tuning_ms=3_600_000.0)
+    other = background(tuning="off")
+    run(session, times=ENOUGH)
+    until_busy(session)
+    begin = time.monotonic()
+    time.sleep(0.3)  # it measures
+    stop = threading.Event()
+    a = random((700, 96), 3)
+
+    def load() -> None:
+        while not stop.is_set():
+            run(other, a)
+
+    threads = [threading.Thread(target=load) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(4.0)
+    del session
+    gc.collect()
+    seconds = time.monotonic() - begin
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert json.loads(path.read_text())["machines"][0]["spent"]["ms"] < 500.0 * seconds
+
+
+def test_what_is_measured_while_tuning_is_switched_off_does_not_serve() -> None:
+    session = background(max_tuning_ms=1000.0)
+    for m in range(30, 50):
+        tunableop.set_tuning(session, "background")
+        run(session, a := random((m, 96)), times=ENOUGH)
+        time.sleep(0.005)
+        tunableop.set_tuning(session, "off")
+        if tunableop.stats(session).pending == 1:
+            break  # under way: the queue is empty
+    else:
+        raise AssertionError("no measurement was met")
+    until_stats(session, pending=0)
+    before = tunableop.stats(session)
+    run(session, a, times=10)
+    assert tunableop.stats(session).hits == before.hits

@@ -87,6 +87,15 @@ def test_a_spent_session_budget_ends_measuring() -> None:
     assert tunableop.stats(session).hits == 1
 
 
+def test_a_spent_budget_does_not_stop_who_asks_for_a_measurement() -> None:
+    session = quick_session(MODEL, max_session_ms=0.001)
+    run(session, 3, 4)
+    stats = tunableop.stats(session)
+    assert (stats.tuned, stats.fallbacks) == (1, {"session_budget": 1})
+    tunableop.warm(session, {"A": [5, 64]})
+    assert tunableop.stats(session).tuned == 2
+
+
 def test_a_day_budget_is_shared_through_the_file(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     session = quick_session(MODEL, cache=path, max_day_ms=0.001)
@@ -260,3 +269,14 @@ def test_the_cache_size_comes_from_the_environment() -> None:
         TUNABLEOP_CACHE_SIZE="3",
     )
     assert done.stdout == "5\n"
+
+
+def test_ranges_of_endless_products_do_not_pile_up() -> None:
+    session = quick_session(
+        matmul_model(["m", "k"], ["k", "n"]), buckets="pow2", cache_size=1, max_tuning_ms=2.0
+    )
+    for n in range(1, 61):
+        session.run(None, {"A": random((3, 4)), "B": random((4, n))})
+    stats = tunableop.stats(session)
+    assert stats.tuned == 60
+    assert stats.entries <= 2 * 16 + 1  # problems and their ranges, 16 for each place in the cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -80,3 +81,62 @@ def test_ten_degrees_make_a_choice_stale_and_nine_do_not(thermometer: Any) -> No
     run(session, A)
     stats = tunableop.stats(session)
     assert (stats.stale, stats.revalidated) == (0, 1)
+
+
+def test_a_choice_that_was_loaded_grows_old_too(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    first = online()
+    run(first, A)
+    tunableop.save_cache(first, path)
+    session = online(cache=path, revalidate_ms=100)
+    run(session, A)
+    assert tunableop.stats(session).tuned == 0
+    until_stats(session, stale=1)
+    run(session, A)
+    until(lambda: tunableop.stats(session).revalidated >= 1, "it is measured again")
+
+
+def of_another_build(path: Path) -> None:
+    """As if the library had been replaced since."""
+    document = json.loads(path.read_text())
+    for section in document["machines"]:
+        for entry in section["entries"]:
+            entry["library_identity"] = "another build"
+    path.write_text(json.dumps(document))
+
+
+def test_a_stale_choice_is_not_measured_where_nothing_is_to_be(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    first = online()
+    run(first, A)
+    tunableop.save_cache(first, path)
+    of_another_build(path)
+    session = online(tuning="background", cache=path)
+    tunableop.set_tuning(session, "cached")
+    run(session, A, times=20)
+    time.sleep(0.5)  # it would have been measured by now
+    stats = tunableop.stats(session)
+    assert (stats.hits, stats.pending, stats.revalidated) == (20, 0, 0)
+    tunableop.set_tuning(session, "background")
+    run(session, A, times=2)  # is taken up; is noticed
+    until(lambda: tunableop.stats(session).revalidated >= 1, "it is measured again")
+
+
+def test_measuring_again_in_vain_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    a = random((48, 8), 3)
+    model = matmul_model(["m", 8], None, constants={"B": random((8, 4000), 4)})
+    first = tunableop.InferenceSession(model, max_tuning_ms=200.0)
+    run(first, a)
+    (before,) = tunableop.explain(first).shapes
+    assert before.milliseconds > 0
+    tunableop.save_cache(first, path)
+    of_another_build(path)
+    # Room for a copy of A, and none for one of C.
+    session = tunableop.InferenceSession(
+        model, tuning="background", cache=path, max_tuning_bytes=65536, max_tuning_ms=200.0
+    )
+    run(session, a, times=2)
+    until(lambda: tunableop.stats(session).revalidated >= 1, "it was tried")
+    (after,) = tunableop.explain(session).shapes
+    assert (after.kernel, after.milliseconds) == (before.kernel, before.milliseconds)

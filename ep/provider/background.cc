@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <utility>
 
 namespace tunableop {
@@ -16,18 +17,22 @@ size_t BackgroundTuner::room() const {
   return max_bytes_ - std::min(max_bytes_, bytes_);
 }
 
-bool BackgroundTuner::Offer(PendingTuning pending) {
-  {
+bool BackgroundTuner::Offer(PendingTuning pending) noexcept {
+  // First: what waits without a thread would wait for ever.
+  if (!Start()) return false;
+  try {
     const std::lock_guard lock(mutex_);
     if (stop_.load() || bytes_ + pending.operands.bytes() > max_bytes_) return false;
     const bool there = std::any_of(queue_.begin(), queue_.end(), [&](const PendingTuning& p) {
       return p.problem == pending.problem;
     });
     if (there) return false;
-    bytes_ += pending.operands.bytes();
+    const size_t bytes = pending.operands.bytes();
     queue_.push_back(std::move(pending));
+    bytes_ += bytes;
+  } catch (const std::bad_alloc&) {
+    return false;
   }
-  Start();
   wake_.notify_one();
   return true;
 }
@@ -39,6 +44,10 @@ size_t BackgroundTuner::size() const {
 
 std::optional<PendingTuning> BackgroundTuner::Take() {
   const std::lock_guard lock(mutex_);
+  return TakeLocked();
+}
+
+std::optional<PendingTuning> BackgroundTuner::TakeLocked() {
   const auto best = std::max_element(
       queue_.begin(), queue_.end(),
       [](const PendingTuning& a, const PendingTuning& b) { return a.worth_ms < b.worth_ms; });
@@ -55,10 +64,16 @@ void BackgroundTuner::Clear() {
   bytes_ = 0;
 }
 
-void BackgroundTuner::Start() {
+bool BackgroundTuner::Start() noexcept {
   const std::lock_guard lock(mutex_);
-  if (stop_.load() || thread_.joinable()) return;
-  thread_ = std::thread([this] { Loop(); });
+  if (stop_.load()) return false;
+  if (thread_.joinable()) return true;
+  try {
+    thread_ = std::thread([this] { Loop(); });
+  } catch (...) {  // no thread, or no memory for one
+    return false;
+  }
+  return true;
 }
 
 void BackgroundTuner::Pause(bool paused) {
@@ -80,15 +95,23 @@ void BackgroundTuner::Stop() noexcept {
   if (ending.joinable()) ending.join();
 }
 
+// Takes the next one; until this ends it counts among those that wait.
 struct BackgroundTuner::AtWork {
-  explicit AtWork(BackgroundTuner& tuner) : tuner_(tuner) { Set(true); }
-  ~AtWork() { Set(false); }
+  explicit AtWork(BackgroundTuner& tuner) : tuner_(tuner) {
+    const std::lock_guard lock(tuner_.mutex_);
+    if (!tuner_.paused_) next = tuner_.TakeLocked();
+    tuner_.at_work_ = next.has_value();
+  }
+  ~AtWork() {
+    const std::lock_guard lock(tuner_.mutex_);
+    tuner_.at_work_ = false;
+  }
   AtWork(const AtWork&) = delete;
   AtWork& operator=(const AtWork&) = delete;
-  void Set(bool at_work) const {
-    const std::lock_guard lock(tuner_.mutex_);
-    tuner_.at_work_ = at_work;
-  }
+
+  std::optional<PendingTuning> next;
+
+ private:
   BackgroundTuner& tuner_;
 };
 
@@ -111,16 +134,10 @@ void BackgroundTuner::Loop() {
     // Measuring and looking may fail for want of memory: then later.
     try {
       work_.look();
-      bool resting = Clock::now() < rest_until;
-      {
-        const std::lock_guard lock(mutex_);
-        resting = resting || paused_;
-      }
-      if (resting) continue;
-      std::optional<PendingTuning> next = Take();
-      if (!next) continue;
-      const AtWork at_work(*this);
-      const double ms = work_.measure(std::move(*next), stop_);
+      if (Clock::now() < rest_until) continue;
+      AtWork at_work(*this);
+      if (!at_work.next) continue;
+      const double ms = work_.measure(std::move(*at_work.next), stop_);
       const std::chrono::duration<double, std::milli> rest(ms * (1.0 / share_ - 1.0));
       rest_until = Clock::now() + std::chrono::duration_cast<Clock::duration>(rest);
     } catch (...) {

@@ -19,7 +19,6 @@ struct PendingTuning {
   Problem problem;
   OwnedOperands operands;
   double worth_ms = 0.0;  // uses so far times the time of one: the most valuable goes first
-  bool again = false;     // it has a measured choice, which serves until this is done
 };
 
 // The thread starts with the first problem and sleeps while there is none. Thread-safe.
@@ -42,8 +41,9 @@ class BackgroundTuner {
 
   // Bytes that Offer would take now.
   size_t room() const;
-  // False: it waits already, there is no room, or Stop was called.
-  bool Offer(PendingTuning pending);
+  // False: it waits already, there is no room, Stop was called, or there is no memory or no thread
+  // at present. Does not throw: a request that found something to measure is none the worse.
+  bool Offer(PendingTuning pending) noexcept;
   // How many wait, the one included that the thread is at.
   size_t size() const;
   // The most valuable one, for a caller that measures it itself.
@@ -51,7 +51,8 @@ class BackgroundTuner {
   void Clear();
 
   // The thread looks around although nothing waits. Without it, it starts with the first Offer.
-  void Start();
+  // False: Stop was called, or the system refuses a thread at present.
+  bool Start() noexcept;
   // While paused nothing is taken by the thread.
   void Pause(bool paused);
   // Ends the thread, at the end of the call under way; nothing is taken after that. Idempotent.
@@ -60,6 +61,7 @@ class BackgroundTuner {
  private:
   struct AtWork;
   void Loop();
+  std::optional<PendingTuning> TakeLocked();
 
   const Work work_;
   const size_t max_bytes_;

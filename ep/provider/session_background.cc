@@ -1,9 +1,13 @@
 // SessionState: what waits to be measured, when nobody is served or on demand, and what has to be
 // measured again.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <new>
 #include <optional>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "provider/measure_pool.h"
@@ -22,6 +26,11 @@ constexpr int64_t kNoMemoryNs = 10'000'000'000;
 // What a measurement takes, in calls of the default kernel: some 24 rounds of 8 candidates.
 constexpr double kCallsOfATuning = 200.0;
 constexpr double kShortestSampleMs = 0.02;
+// Of problems that were only recorded: an ordinary core's, to set them beside those that were
+// timed.
+constexpr double kFlopsPerMs = 5e7;
+// Somebody else of the process measures.
+constexpr auto kWhileOthersMeasure = std::chrono::milliseconds(5);
 
 // The most that measuring a problem whose call takes `ms` may cost.
 double CostMs(double ms, double max_tuning_ms) noexcept {
@@ -31,19 +40,17 @@ double CostMs(double ms, double max_tuning_ms) noexcept {
 }  // namespace
 
 void SessionState::ConsiderTuning(const Entry& entry, const Problem& problem,
-                                  const Operands& operands, const GemmNode& node) {
+                                  const Operands& operands, const GemmNode& node) noexcept {
   const bool on_demand = collecting_.load(std::memory_order_relaxed);
-  if (entry.notes.queued.load(std::memory_order_relaxed)) return;
+  if (!Measures() || entry.notes.queued.load(std::memory_order_relaxed)) return;
   if (!on_demand && IsPutOff(entry)) return;
   const auto uses = static_cast<double>(entry.notes.uses.load(std::memory_order_relaxed));
   const double ms = static_cast<double>(entry.notes.nanoseconds.load(std::memory_order_relaxed)) *
                     1e-6 / std::max(uses, 1.0);
-  double worth_ms = uses * ms;
-  if (entry.tuned) {
-    worth_ms = entry.record.winner_ms * static_cast<double>(UsesOf(entry.hash));
-  } else if (!on_demand) {
+  if (!on_demand) {
     // The most that a better kernel could save so far is all the time it took.
-    if (worth_ms < CostMs(ms, options_.tuner.max_tuning_ms)) return;
+    if (!entry.tuned && uses * ms < CostMs(ms, options_.tuner.max_tuning_ms)) return;
+    // Before anything is copied: a spent budget would have it thrown away.
     if (const std::optional<Fallback> exhausted = budget_.Exhausted()) {
       entry.notes.reason.store(static_cast<uint8_t>(*exhausted));
       entry.notes.next_try_ns.store(SteadyNow() + kPutOffNs, std::memory_order_relaxed);
@@ -51,7 +58,7 @@ void SessionState::ConsiderTuning(const Entry& entry, const Problem& problem,
     }
   }
   if (entry.notes.queued.exchange(true)) return;
-  if (Queue(entry, problem, operands, node, worth_ms)) {
+  if (Queue(entry, problem, operands, node, uses * ms)) {
     entry.notes.reason.store(static_cast<uint8_t>(Fallback::kWaiting), std::memory_order_relaxed);
     entry.notes.attention.store(false, std::memory_order_relaxed);
     return;
@@ -61,67 +68,87 @@ void SessionState::ConsiderTuning(const Entry& entry, const Problem& problem,
 }
 
 bool SessionState::Queue(const Entry& entry, const Problem& problem, const Operands& operands,
-                         const GemmNode& node, double worth_ms) {
-  Result<OwnedOperands> copy =
-      OwnedOperands::Copy(problem, operands, node.weight, background_.room());
-  if (!copy.ok()) {
-    if (background_.size() == 0) Note(std::string(copy.status().message()) + "; not measured");
-    return false;
+                         const GemmNode& node, double worth_ms) noexcept {
+  try {
+    if (entry.tuned) {
+      worth_ms = entry.record.winner_ms * static_cast<double>(UsesOf(entry.hash));
+    }
+    Result<OwnedOperands> copy =
+        OwnedOperands::Copy(problem, operands, node.weight, background_.room());
+    if (!copy.ok()) {
+      if (background_.size() == 0) Note(std::string(copy.status().message()) + "; not measured");
+      return false;
+    }
+    return background_.Offer({problem, std::move(copy).value(), worth_ms});
+  } catch (const std::bad_alloc&) {
+    return false;  // the request itself has its answer already
   }
-  return background_.Offer({problem, std::move(copy).value(), worth_ms, entry.tuned});
+}
+
+void SessionState::Release(const Problem& problem, int64_t for_ns) noexcept {
+  const SessionCache::ReadGuard guard;
+  const Entry* entry = cache_.Find(problem);
+  if (entry == nullptr) return;
+  entry->notes.next_try_ns.store(SteadyNow() + for_ns, std::memory_order_relaxed);
+  // A choice that was to be measured again still is.
+  if (entry->tuned) entry->notes.attention.store(true);
+  entry->notes.queued.store(false);
 }
 
 Result<std::shared_ptr<const Entry>> SessionState::MeasurePending(const PendingTuning& pending,
-                                                                  Pacer* pacer) {
-  std::shared_ptr<const Entry> serving;
-  for (const std::shared_ptr<const Entry>& entry : cache_.Entries()) {
-    if (entry->record.problem == pending.problem && entry->tuned) serving = entry;
+                                                                  IdlePacer* pacer) {
+  try {
+    std::shared_ptr<const Entry> serving;
+    for (const std::shared_ptr<const Entry>& entry : cache_.Entries()) {
+      if (entry->record.problem == pending.problem && entry->tuned) serving = entry;
+    }
+    // Threads for this measurement only.
+    MeasurePool pool(std::max<int>(1, pending.problem.threads));
+    How how;
+    how.pacer = pacer;
+    how.with_stock = true;
+    how.serving = serving.get();
+    return Measure(pending.problem, pending.operands.view(), pool, how);
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::kOutOfMemory, "out of memory while measuring");
+  } catch (const std::system_error& error) {
+    return Status(StatusCode::kOutOfMemory,
+                  std::string("no threads to measure with: ") + error.what());
   }
-  // Threads for this measurement only.
-  MeasurePool pool(std::max<int>(1, pending.problem.threads));
-  How how;
-  how.pacer = pacer;
-  how.with_stock = true;
-  how.serving = serving.get();
-  return Measure(pending.problem, pending.operands.view(), pool, how);
 }
 
 double SessionState::MeasureInBackground(PendingTuning&& pending, const std::atomic<bool>& stop) {
-  const double spent_before = static_cast<double>(tuning_microseconds_.load()) * 1e-3;
   const Problem problem = pending.problem;
-  const auto release = [&](int64_t for_ns) {
-    const SessionCache::ReadGuard guard;
-    if (const Entry* entry = cache_.Find(problem)) {
-      entry->notes.next_try_ns.store(SteadyNow() + for_ns, std::memory_order_relaxed);
-      entry->notes.queued.store(false);
-      // A choice that was to be measured again still is.
-      if (entry->tuned) entry->notes.attention.store(true);
-    }
-  };
-  if (mode() == TuningMode::kOff || mode() == TuningMode::kRecord || budget_.Exhausted()) {
-    release(kPutOffNs);
+  IdlePacer pacer(stop, problem.threads);
+  const auto may_measure = [&] { return Measures() && !budget_.Exhausted(); };
+  // Waiting for the first turn holds nothing up; once it has begun, others wait. It may take hours,
+  // in which the mode may change and the budget end.
+  if (!may_measure() || !pacer.WaitForTurn() || !may_measure()) {
+    Release(problem, kPutOffNs);
     return 0.0;
   }
-  IdlePacer pacer(stop, problem.threads);
-  // Waiting for the first turn holds nothing up; once it has begun, others wait.
-  if (!pacer.WaitForTurn()) return 0.0;
+  const auto again = [&] {
+    if (!background_.Offer(std::move(pending))) Release(problem, kPutOffNs);
+  };
   std::unique_lock measuring(Measuring(), std::try_to_lock);
   if (!measuring.owns_lock()) {
-    background_.Offer(std::move(pending));
-    return 1.0;
+    again();
+    std::this_thread::sleep_for(kWhileOthersMeasure);
+    return 0.0;
   }
+  const int64_t begin = SteadyNow() - pacer.waited_ns();
   Result<std::shared_ptr<const Entry>> entry = MeasurePending(pending, &pacer);
+  const double spent_ms = static_cast<double>(SteadyNow() - pacer.waited_ns() - begin) * 1e-6;
   measuring.unlock();
-  if (!entry.ok()) {
-    if (entry.status().code() == StatusCode::kCancelled) {
-      if (!stop.load()) background_.Offer(std::move(pending));
-    } else {
-      Note("(" + ToString(problem) + "): not measured: " + std::string(entry.status().message()));
-      log_.Warning(std::string(entry.status().message()) + "; what served goes on serving");
-      release(kNoMemoryNs);
-    }
+  if (entry.ok()) return spent_ms;
+  if (entry.status().code() == StatusCode::kCancelled) {
+    again();
+  } else {
+    Release(problem, kNoMemoryNs);
+    Note("(" + ToString(problem) + "): not measured: " + std::string(entry.status().message()));
+    log_.Warning(std::string(entry.status().message()) + "; what served goes on serving");
   }
-  return static_cast<double>(tuning_microseconds_.load()) * 1e-3 - spent_before + 1.0;
+  return spent_ms;
 }
 
 void SessionState::Collect(bool on) {
@@ -145,6 +172,7 @@ Result<SessionState::Tuned> SessionState::TunePending(size_t most) {
       tuned.last = "(" + ToString(record.problem) + "): " + record.winner.FullName() + text +
                    entry.value()->why;
     } else {
+      Release(pending->problem, kNoMemoryNs);
       tuned.last = std::string(entry.status().message());
       Note("(" + ToString(pending->problem) + "): not measured: " + tuned.last);
       log_.Warning(tuned.last + "; what served goes on serving");
@@ -170,8 +198,8 @@ size_t SessionState::QueueRecorded() {
       const std::lock_guard lock(known_mutex_);
       uses = seen_[problem];
     }
-    background_.Offer(
-        {problem, std::move(made).value(), static_cast<double>(uses) * Flops(problem), false});
+    const double worth_ms = static_cast<double>(uses) * Flops(problem) / kFlopsPerMs;
+    background_.Offer({problem, std::move(made).value(), worth_ms});
   }
   return background_.size();
 }
@@ -181,7 +209,7 @@ void SessionState::StopBackground() noexcept { background_.Stop(); }
 void SessionState::LookAround() {
   if (SteadyMs() - last_look_ms_.load() < kLookIntervalMs) return;
   last_look_ms_.store(SteadyMs());
-  if (mode() == TuningMode::kOnline || mode() == TuningMode::kBackground) MarkStale();
+  if (Measures()) MarkStale();
   if (dirty() && !options_.cache_path.empty() && Runs().in_flight() == 0 &&
       SteadyMs() - last_save_ms_.load() >= kSaveIntervalMs) {
     SaveOwnCache(log_, /*patience_ms=*/0);

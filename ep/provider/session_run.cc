@@ -96,7 +96,7 @@ Status SessionState::RunWatched(const Entry& entry, const Problem& problem,
                                       std::memory_order_relaxed);
   }
   if (reporting) Report(entry, entry.tuned, begin, end);
-  if (mode == TuningMode::kBackground || attention) {
+  if (mode == TuningMode::kBackground || (attention && mode == TuningMode::kOnline)) {
     ConsiderTuning(entry, problem, operands, node);
   }
   return Status::Ok();
@@ -133,6 +133,9 @@ Status SessionState::RunUncached(const Problem& problem, const Operands& operand
   const bool remembers = mode != TuningMode::kOff && mode != TuningMode::kRecord;
   if (remembers) {
     if (const std::shared_ptr<const Entry> entry = Adopt(problem)) {
+      // A choice of another process grows old here as well. Without a thread it serves all the
+      // same.
+      if (options_.revalidate_ms > 0 && Measures()) static_cast<void>(background_.Start());
       node.counters.Hit(entry->hash);
       return RunReported(*entry, operands, executor, entry->tuned);
     }
@@ -146,7 +149,6 @@ Status SessionState::RunUncached(const Problem& problem, const Operands& operand
   }
   Result<std::shared_ptr<const Entry>> entry = DefaultEntry(problem);
   if (!entry.ok()) return entry.TakeStatus();
-  entry.value()->notes.reason.store(static_cast<uint8_t>(Fallback::kNotWorthYet));
   PutDefault(entry.value());
   node.counters.FellBack(ReasonOf(*entry.value(), mode));
   const int64_t begin = SteadyNow();
@@ -177,6 +179,7 @@ std::shared_ptr<const Entry> SessionState::Adopt(const Problem& problem) {
   std::string refusal;
   {
     const std::lock_guard lock(known_mutex_);
+    if (!UsesChoices()) return nullptr;  // since a moment ago: see SetMode
     const auto found = known_.find(problem);
     if (found == known_.end()) return AdoptRange(problem);
     const Known& known = found->second;
@@ -249,6 +252,7 @@ Result<std::shared_ptr<const Entry>> SessionState::DefaultEntry(const Problem& p
   entry->record.problem = problem;
   entry->hash = Hash(problem);
   entry->since_ns = SteadyNow();
+  entry->notes.reason.store(static_cast<uint8_t>(Fallback::kNotWorthYet));
   const TuningMode mode = this->mode();
   std::string reasons;
   for (const std::shared_ptr<const Backend>& backend : CpuBackends()) {

@@ -16,8 +16,8 @@ namespace {
 
 constexpr size_t kMaxNotes = 256;
 
-// max_tuning_bytes holds what waits, what a measurement writes to, and the stock provider's copies
-// of a weight.
+// Of max_tuning_bytes, which is what a measurement may write to: what waits, and what the stock
+// provider's kernel may take for its copies of a weight, are beside it.
 constexpr size_t kQueueShare = 4;
 constexpr size_t kStockShare = 2;
 
@@ -113,6 +113,8 @@ SessionStats SessionState::Stats() const {
       continue;
     }
     stats.stale += notes.attention.load() || notes.queued.load() ? 1 : 0;
+    // Of a default that was wrong or failed there is no time to save.
+    if (entry->record.default_ms <= 0.0 || entry->record.winner_ms <= 0.0) continue;
     if (const auto found = uses.find(entry->hash); found != uses.end()) {
       stats.saved_seconds += (entry->record.default_ms - entry->record.winner_ms) * 1e-3 *
                              static_cast<double>(found->second);

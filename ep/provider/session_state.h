@@ -35,6 +35,8 @@
 
 namespace tunableop {
 
+class IdlePacer;
+
 struct SessionStats {
   uint64_t hits = 0;
   uint64_t misses = 0;
@@ -66,6 +68,11 @@ class SessionState {
   const Options& options() const noexcept { return options_; }
   const Log& log() const noexcept { return log_; }
   TuningMode mode() const noexcept { return mode_.load(std::memory_order_relaxed); }
+  // Whether anything may be measured unasked.
+  bool Measures() const noexcept {
+    const TuningMode mode = this->mode();
+    return mode == TuningMode::kOnline || mode == TuningMode::kBackground;
+  }
   // Takes effect with the next call; what was learned is kept.
   void SetMode(TuningMode mode);
 
@@ -184,7 +191,7 @@ class SessionState {
   Status TuneAndRun(const Problem& problem, const Operands& operands, Executor& executor,
                     GemmNode& node);
   struct How {
-    Pacer* pacer = nullptr;
+    IdlePacer* pacer = nullptr;
     bool with_stock = false;
     const Entry* serving = nullptr;  // of a choice that is measured again
   };
@@ -198,9 +205,17 @@ class SessionState {
   };
   // session_stock.cc.
   StockFigure StockAlone(const Problem& problem, const Operands& operands, Executor& executor,
-                         const TuneResult& result);
+                         const TuneResult& result, Pacer* pacer);
   std::shared_ptr<const Entry> MakeEntry(const Problem& problem, const TuneResult& result,
                                          const StockFigure& stock, const How& how);
+  // A second measurement that found out less than the first: what is known stays, and holds for
+  // another time to live.
+  static bool SaysLess(const TuneResult& result, const Record& known) noexcept;
+  std::shared_ptr<const Entry> Renew(const Entry& serving, const TuneResult& result);
+  // Whether the mode at present lets measured choices serve.
+  bool UsesChoices() const noexcept {
+    return mode() != TuningMode::kOff && mode() != TuningMode::kRecord;
+  }
   // Puts a measured entry into the cache, and its record among the known.
   void PutTuned(std::shared_ptr<const Entry> entry);
   bool IsCold(const Problem& problem) const noexcept;
@@ -208,12 +223,17 @@ class SessionState {
 
   // session_background.cc: what waits to be measured, and what has to be measured again.
   void ConsiderTuning(const Entry& entry, const Problem& problem, const Operands& operands,
-                      const GemmNode& node);
-  // Copies the operands and queues; false: no room at present.
+                      const GemmNode& node) noexcept;
+  // Copies the operands and queues; false: no room, memory or thread at present. `worth_ms`: of
+  // an entry that is not tuned.
   bool Queue(const Entry& entry, const Problem& problem, const Operands& operands,
-             const GemmNode& node, double worth_ms);
+             const GemmNode& node, double worth_ms) noexcept;
+  // It waits no longer, was not measured, and may be queued again after `for_ns`.
+  void Release(const Problem& problem, int64_t for_ns) noexcept;
   double MeasureInBackground(PendingTuning&& pending, const std::atomic<bool>& stop);
-  Result<std::shared_ptr<const Entry>> MeasurePending(const PendingTuning& pending, Pacer* pacer);
+  // kOutOfMemory as well where there are no threads. The caller holds the lock on measuring.
+  Result<std::shared_ptr<const Entry>> MeasurePending(const PendingTuning& pending,
+                                                      IdlePacer* pacer);
   void LookAround();
   void MarkStale();
 
@@ -266,7 +286,7 @@ class SessionState {
   // round): what both say of a problem changes under it.
   mutable std::mutex known_mutex_;
   std::unordered_map<Problem, Known, ProblemHash> known_;
-  std::unordered_map<Problem, Known, ProblemHash> ranges_;  // by RangeKey
+  std::unordered_map<Problem, Known, ProblemHash> ranges_;  // by RangeKey; go with their records
   std::deque<Problem> learned_;                             // the oldest first
   Neighbours neighbours_;
   std::unordered_map<uint64_t, PerfReading> counters_;

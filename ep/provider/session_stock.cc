@@ -28,7 +28,8 @@ int64_t UnixSeconds() noexcept {
 }  // namespace
 
 SessionState::StockFigure SessionState::StockAlone(const Problem& problem, const Operands& operands,
-                                                   Executor& executor, const TuneResult& result) {
+                                                   Executor& executor, const TuneResult& result,
+                                                   Pacer* pacer) {
   // Where the pools of two libraries cannot take turns (provider/stock_backend.h), each has the
   // machine for itself: stock, ours, stock. It wins only if both of its turns are faster than ours.
   const double budget_ms = options_.tuner.max_tuning_ms * kShareOfStock;
@@ -37,20 +38,23 @@ SessionState::StockFigure SessionState::StockAlone(const Problem& problem, const
   Operands writing = operands;
   writing.c = scratch.value().c();
   if (operands.beta != 0.0F) scratch.value().FillC(operands.c);
-  Result<double> first = stock_->AloneMs(problem, writing, budget_ms);
+  // Requests come first here too: each call waits for its turn.
+  Result<double> first = stock_->AloneMs(problem, writing, budget_ms, pacer);
   if (!first.ok()) {
     Note("(" + ToString(problem) +
          "): the stock provider's kernel: " + std::string(first.status().message()));
     return {};
   }
   std::vector<double> ours;
-  const int64_t end = SteadyNow() + static_cast<int64_t>(budget_ms * 1e6);
+  double spent_ms = 0.0;
   do {
+    if (pacer != nullptr && !pacer->WaitForTurn()) return {};
     const int64_t begin = SteadyNow();
     if (!result.plan->Run(writing, executor).ok()) return {};
     ours.push_back(static_cast<double>(SteadyNow() - begin) * 1e-6);
-  } while (SteadyNow() < end && ours.size() < kMostCallsAlone);
-  Result<double> second = stock_->AloneMs(problem, writing, budget_ms);
+    spent_ms += ours.back();
+  } while (spent_ms < budget_ms && ours.size() < kMostCallsAlone);
+  Result<double> second = stock_->AloneMs(problem, writing, budget_ms, pacer);
   if (!second.ok()) return {};
   StockFigure stock;
   // Relative to ours in the same minutes, at the scale of the race.

@@ -115,6 +115,35 @@ std::shared_ptr<const Entry> SessionState::MakeEntry(const Problem& problem,
   return entry;
 }
 
+bool SessionState::SaysLess(const TuneResult& result, const Record& known) noexcept {
+  if (result.winner != known.winner) return false;
+  return (result.winner_ms <= 0.0 && known.winner_ms > 0.0) ||
+         (result.budget_ms > 0.0 && known.budget_ms == 0.0);
+}
+
+std::shared_ptr<const Entry> SessionState::Renew(const Entry& serving, const TuneResult& result) {
+  auto entry = std::make_shared<Entry>();
+  entry->record = serving.record;
+  // It was looked at in this state of the machine: another look in the same would find no more.
+  watch_->FeedClock(result.clock_mhz);
+  const MachineState state = watch_->state();
+  entry->record.temperature_c = state.temperature_c.value_or(entry->record.temperature_c);
+  if (result.clock_mhz > 0.0) entry->record.clock_mhz = result.clock_mhz;
+  entry->plan = result.plan;
+  entry->tuned = true;
+  entry->why = serving.why;
+  entry->hash = serving.hash;
+  entry->since_ns = SteadyNow();
+  const std::lock_guard lock(known_mutex_);
+  if (const auto known = known_.find(entry->record.problem); known != known_.end()) {
+    known->second.stale.clear();
+    known->second.record.temperature_c = entry->record.temperature_c;
+    known->second.record.clock_mhz = entry->record.clock_mhz;
+  }
+  if (UsesChoices()) cache_.Put(entry);
+  return entry;
+}
+
 void SessionState::PutTuned(std::shared_ptr<const Entry> entry) {
   const Problem& problem = entry->record.problem;
   const std::lock_guard lock(known_mutex_);
@@ -125,7 +154,7 @@ void SessionState::PutTuned(std::shared_ptr<const Entry> entry) {
   known.why = entry->why;
   known.stale.clear();
   if (entry->record.m_low > 0) {
-    ranges_.insert_or_assign(RangeKey(problem), Known{entry->record, entry->why, false, {}});
+    ranges_.insert_or_assign(RangeKey(problem), Known{entry->record, entry->why, true, {}});
   }
   if (entry->record.budget_ms == 0.0 && entry->record.winner_ms > 0.0) {
     neighbours_.Put(entry->record);
@@ -137,10 +166,18 @@ void SessionState::PutTuned(std::shared_ptr<const Entry> entry) {
   while (learned_.size() > kKnownPerEntry * cache_.capacity()) {
     const auto oldest = known_.find(learned_.front());
     // Gone, or handed over from outside since: that is for the user to bound.
-    if (oldest != known_.end() && oldest->second.learned) known_.erase(oldest);
+    if (oldest != known_.end() && oldest->second.learned) {
+      const auto range = ranges_.find(RangeKey(oldest->first));
+      if (range != ranges_.end() && range->second.learned &&
+          range->second.record.problem == oldest->first) {
+        ranges_.erase(range);
+      }
+      known_.erase(oldest);
+    }
     learned_.pop_front();
   }
-  cache_.Put(std::move(entry));
+  // SetMode changes the mode and then, under the lock, clears the cache.
+  if (UsesChoices()) cache_.Put(std::move(entry));
 }
 
 Result<std::shared_ptr<const Entry>> SessionState::Measure(const Problem& problem,
@@ -154,14 +191,19 @@ Result<std::shared_ptr<const Entry>> SessionState::Measure(const Problem& proble
   if (how.with_stock && problem.threads <= 1) tuner.spectator = stock_;
   if (how.serving != nullptr) tuner.incumbent = how.serving->record.winner;
   watch_->Poll(Runs().in_flight() == 0);
-  const int64_t begin = SteadyNow();
+  // What was waited for a turn costs nothing.
+  const auto working_ns = [&] {
+    return SteadyNow() - (how.pacer != nullptr ? how.pacer->waited_ns() : 0);
+  };
+  const auto spent_ms = [&, begin = working_ns()] {
+    return static_cast<double>(working_ns() - begin) * 1e-6;
+  };
   Result<TuneResult> tuned = Tune(problem, operands, executor, CpuBackends(), tuner);
   if (!tuned.ok()) {
-    budget_.Spend(static_cast<double>(SteadyNow() - begin) * 1e-6);
+    budget_.Spend(spent_ms());
     return tuned.TakeStatus();
   }
   const TuneResult& result = tuned.value();
-  budget_.Spend(result.spent_ms);
   for (const Rejection& rejection : result.rejected) {
     denied_.fetch_add(1, std::memory_order_relaxed);
     {
@@ -179,19 +221,25 @@ Result<std::shared_ptr<const Entry>> SessionState::Measure(const Problem& proble
     stock.ms = std::max(result.spectator_ms - stock_->OverheadMs(), 1e-6);
     stock.wins = result.spectator_wins;
   } else if (how.with_stock && problem.threads > 1 && result.winner_ms > 0.0) {
-    stock = StockAlone(problem, operands, executor, result);
+    stock = StockAlone(problem, operands, executor, result, how.pacer);
   }
+  const double spent = spent_ms();
+  budget_.Spend(spent);
   if (trace_ != nullptr) trace_->Write(problem, result);
   if (tuner.count_hardware) {
     const std::lock_guard lock(known_mutex_);
     if (counters_.size() > kKnownPerEntry * cache_.capacity()) counters_.clear();
     counters_[Hash(problem)] = result.counters;
   }
-  std::shared_ptr<const Entry> entry = MakeEntry(problem, result, stock, how);
-  PutTuned(entry);
+  std::shared_ptr<const Entry> entry;
+  if (how.serving != nullptr && SaysLess(result, how.serving->record)) {
+    entry = Renew(*how.serving, result);
+  } else {
+    entry = MakeEntry(problem, result, stock, how);
+    PutTuned(entry);
+  }
   (how.serving != nullptr ? revalidated_ : tuned_).fetch_add(1, std::memory_order_relaxed);
-  tuning_microseconds_.fetch_add(static_cast<int64_t>(result.spent_ms * 1000.0),
-                                 std::memory_order_relaxed);
+  tuning_microseconds_.fetch_add(static_cast<int64_t>(spent * 1000.0), std::memory_order_relaxed);
   dirty_.store(true, std::memory_order_relaxed);
   log_.Info(TunedLine(problem, result));
   return entry;
@@ -211,7 +259,8 @@ Status SessionState::RunPutOff(const Problem& problem, const Operands& operands,
 
 Status SessionState::TuneAndRun(const Problem& problem, const Operands& operands,
                                 Executor& executor, GemmNode& node) {
-  if (const std::optional<Fallback> exhausted = budget_.Exhausted()) {
+  const bool on_demand = collecting_.load(std::memory_order_relaxed);
+  if (const std::optional<Fallback> exhausted = budget_.Exhausted(); exhausted && !on_demand) {
     return RunPutOff(problem, operands, executor, node, *exhausted, kPutOffNs);
   }
   if (no_memory_until_ns_.load(std::memory_order_relaxed) > SteadyNow()) {
@@ -244,7 +293,7 @@ Status SessionState::TuneAndRun(const Problem& problem, const Operands& operands
     log_.Warning(std::string(entry.status().message()) + "; the default kernel runs");
     return RunPutOff(problem, operands, executor, node, Fallback::kOutOfMemory, kPutOffNs);
   }
-  if (options_.revalidate_ms > 0) background_.Start();
+  if (options_.revalidate_ms > 0) static_cast<void>(background_.Start());
   if (!options_.cache_path.empty() && SteadyMs() - last_save_ms_.load() >= kSaveIntervalMs)
     SaveOwnCache(log_, /*patience_ms=*/0);
   return RunReported(*entry.value(), operands, executor, /*hit=*/false);

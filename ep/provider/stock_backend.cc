@@ -217,16 +217,22 @@ class Stock final : public StockBackend {
     return std::unique_ptr<Plan>(std::make_unique<StockPlan>(problem));
   }
 
-  Result<double> AloneMs(const Problem& problem, const Operands& operands,
-                         double budget_ms) const override {
+  Result<double> AloneMs(const Problem& problem, const Operands& operands, double budget_ms,
+                         Pacer* pacer) const override {
     TUNABLEOP_RETURN_IF_ERROR(Check(problem));
     if (problem.threads > 1) std::this_thread::sleep_for(kCalm);
     const StockPlan plan(problem, StockSession::Idle::kSpin);
     double ms = 0.0;
-    for (int i = 0; i < kWarmUps; ++i) TUNABLEOP_RETURN_IF_ERROR(Time(plan, operands, ms));
+    const auto time = [&] {
+      if (pacer != nullptr && !pacer->WaitForTurn()) {
+        return Status(StatusCode::kCancelled, "stock: measuring was given up");
+      }
+      return Time(plan, operands, ms);
+    };
+    for (int i = 0; i < kWarmUps; ++i) TUNABLEOP_RETURN_IF_ERROR(time());
     std::vector<double> times;
     for (double spent = 0.0; times.empty() || (spent < budget_ms && times.size() < kMostRuns);) {
-      TUNABLEOP_RETURN_IF_ERROR(Time(plan, operands, ms));
+      TUNABLEOP_RETURN_IF_ERROR(time());
       times.push_back(ms);
       spent += ms;
     }

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "gemm/backend.h"
+#include "tuner/pacer.h"
 
 namespace tunableop {
 
@@ -28,10 +29,10 @@ class StockBackend : public Backend {
   // threads and 128x768x768 on a busy machine: 0.91 ms a call, 0.49 ms with threads that spin). So
   // this waits until other pools have come to rest (60 ms, with several threads only), calls with
   // threads that spin, and ends them. Takes as much memory as a Plan, besides those that there are.
-  // Writes to operands.c, with beta again and again. Errors are those of Prepare and Run. Blocks;
-  // thread-safe.
-  virtual Result<double> AloneMs(const Problem& problem, const Operands& operands,
-                                 double budget_ms) const = 0;
+  // Writes to operands.c, with beta again and again. Before each call it waits for its turn, if
+  // there is a `pacer`. Errors are those of Prepare and Run, and kCancelled. Blocks; thread-safe.
+  virtual Result<double> AloneMs(const Problem& problem, const Operands& operands, double budget_ms,
+                                 Pacer* pacer = nullptr) const = 0;
 };
 
 // Library "stock", kernel "CPUExecutionProvider". Prepare only looks whether one MatMul or Gemm
