@@ -201,6 +201,7 @@ Result<std::shared_ptr<const Entry>> SessionState::Measure(const Problem& proble
   Result<TuneResult> tuned = Tune(problem, operands, executor, CpuBackends(), tuner);
   if (!tuned.ok()) {
     budget_.Spend(spent_ms());
+    dirty_.store(true, std::memory_order_relaxed);  // the account
     return tuned.TakeStatus();
   }
   const TuneResult& result = tuned.value();
