@@ -185,6 +185,7 @@ def test_memory_for_copies_has_a_ceiling() -> None:
     stats = tunableop.stats(session)
     assert (stats.tuned, stats.pending) == (0, 0)
     assert any("max_tuning_bytes" in note for note in tunableop.explain(session).notes)
+    assert stats.fallbacks["out_of_memory"] > 0
 
 
 def test_a_budget_for_the_session_holds() -> None:

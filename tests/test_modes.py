@@ -85,6 +85,8 @@ def test_a_spent_session_budget_ends_measuring() -> None:
     assert stats.fallbacks == {"session_budget": 2}
     run(session, 3)
     assert tunableop.stats(session).hits == 1
+    whys = {shape.m: shape.why for shape in tunableop.explain(session).shapes}
+    assert whys[5] == "not measured: max_session_ms is spent"
 
 
 def test_a_spent_budget_does_not_stop_who_asks_for_a_measurement() -> None:
@@ -142,13 +144,21 @@ def test_an_unseen_m_starts_from_the_winner_of_the_nearest() -> None:
     name = _another_kernel(40)
     session = quick_session(MODEL, tuning="cached")
     assert tunableop.set_tuning_results(session, _results_with(name, 40)) == []
-    run(session, 40, 41)
+    run(session, 40, 41, 79, 81, 20, 19)
     shapes = {shape.m: shape for shape in tunableop.explain(session).shapes}
     assert shapes[40].tuned
     assert not shapes[41].tuned
     assert shapes[41].kernel == f"native:{name}"
     assert "nearest measured m" in shapes[41].why
     assert shapes[41].default_kernel != shapes[41].kernel
+    # Not from one that is more than twice as large or small, nor from one that kept its own default.
+    near = {m for m, shape in shapes.items() if "nearest measured m" in shape.why}
+    assert near == {41, 79, 20}
+    kept = quick_session(MODEL, tuning="cached")
+    results = _results_with(shapes[40].default_kernel.split(":", 1)[1], 40)
+    assert tunableop.set_tuning_results(kept, results) == []
+    run(kept, 40, 41)
+    assert not any("nearest" in shape.why for shape in tunableop.explain(kept).shapes)
 
 
 def test_one_measured_m_serves_its_range(tmp_path: Path) -> None:
@@ -188,6 +198,15 @@ def test_a_trace_that_cannot_be_written_is_told_and_does_no_harm(tmp_path: Path)
     session = quick_session(MODEL, trace=tmp_path / "none" / "trace.csv")
     run(session, 3)
     assert any("trace.csv" in note for note in tunableop.explain(session).notes)
+
+
+def test_a_file_that_is_no_trace_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("time_unix,problem\n")
+    session = quick_session(MODEL, trace=path)
+    run(session, 3)
+    assert path.read_text() == "time_unix,problem\n"
+    assert any("expected a trace that begins with" in note for note in tunableop.explain(session).notes)
 
 
 def test_rates_clock_and_counters_come_by_measure_mode() -> None:
@@ -232,7 +251,7 @@ def test_the_environment_switches_measuring_off_below_any_option() -> None:
         ("TUNABLEOP_CACHE_SIZE", "0"),
         ("TUNABLEOP_MEASURE_MODE", "3"),
         ("TUNABLEOP_REVALIDATE_MS", "soon"),
-        ("TUNABLEOP_VERBOSE", ""),
+        ("TUNABLEOP_VERBOSE", "on"),
     ],
 )
 def test_a_wrong_value_in_the_environment_is_an_error_when_a_session_is_made(name: str, value: str) -> None:
@@ -247,6 +266,10 @@ def test_a_wrong_value_in_the_environment_is_an_error_when_a_session_is_made(nam
     )
     assert f"environment variable '{name}': expected" in done.stdout
     assert f"found '{value}'" in done.stdout
+
+
+def test_an_empty_variable_is_an_unset_one() -> None:
+    assert with_environment(ENABLED.format(options=""), TUNABLEOP_ENABLE="").stdout == "online 1 {}\n"
 
 
 def test_verbose_writes_a_line_for_each_call() -> None:

@@ -49,6 +49,7 @@ struct Neighbours::Impl {
   struct Tuned {
     Problem problem;
     Candidate winner;
+    bool is_default = false;
     uint64_t turn = 0;
   };
   struct Ranged {
@@ -91,6 +92,24 @@ struct Neighbours::Impl {
     }
   }
 
+  const Tuned* Nearest(const Problem& problem) const {
+    if (problem.m < 1) return nullptr;
+    const auto group = groups.find(KeyOf(problem));
+    if (group == groups.end()) return nullptr;
+    const std::map<int64_t, Tuned>& by_m = group->second.by_m;
+    auto above = by_m.lower_bound(problem.m);
+    const auto below = above == by_m.begin() ? by_m.end() : std::prev(above);
+    if (above != by_m.end() && above->second.problem == problem) ++above;
+    if (above == by_m.end() && below == by_m.end()) return nullptr;
+    if (below == by_m.end()) return &above->second;
+    if (above == by_m.end()) return &below->second;
+    // above / m <= m / below, without rounding.
+    using Wide = unsigned __int128;
+    const bool is_above = static_cast<Wide>(above->first) * static_cast<Wide>(below->first) <=
+                          static_cast<Wide>(problem.m) * static_cast<Wide>(problem.m);
+    return &(is_above ? above : below)->second;
+  }
+
   static Ranged* Narrowest(Group& group, int64_t m) {
     Ranged* best = nullptr;
     for (auto& [range, ranged] : group.by_range) {
@@ -123,6 +142,7 @@ void Neighbours::Put(const Record& record) {
     Impl::Tuned& tuned = group.by_m[problem.m];
     tuned.problem = problem;
     tuned.winner = record.winner;
+    tuned.is_default = record.winner.FullName() == record.default_kernel;
     impl_->Renew({key, problem.m, 0}, tuned.turn);
   } else {
     Impl::Ranged& ranged = group.by_range[{record.m_low, record.m_high}];
@@ -161,22 +181,20 @@ void Neighbours::Clear() {
 }
 
 std::optional<Candidate> Neighbours::Nearest(const Problem& problem) const {
-  if (problem.m < 1) return std::nullopt;
   const std::lock_guard lock(impl_->mutex);
-  const auto group = impl_->groups.find(KeyOf(problem));
-  if (group == impl_->groups.end()) return std::nullopt;
-  const std::map<int64_t, Impl::Tuned>& by_m = group->second.by_m;
-  auto above = by_m.lower_bound(problem.m);
-  const auto below = above == by_m.begin() ? by_m.end() : std::prev(above);
-  if (above != by_m.end() && above->second.problem == problem) ++above;
-  if (above == by_m.end() && below == by_m.end()) return std::nullopt;
-  if (below == by_m.end()) return above->second.winner;
-  if (above == by_m.end()) return below->second.winner;
-  // above / m <= m / below, without rounding.
-  using Wide = unsigned __int128;
-  const bool is_above = static_cast<Wide>(above->first) * static_cast<Wide>(below->first) <=
-                        static_cast<Wide>(problem.m) * static_cast<Wide>(problem.m);
-  return (is_above ? above : below)->second.winner;
+  const Impl::Tuned* nearest = impl_->Nearest(problem);
+  if (nearest == nullptr) return std::nullopt;
+  return nearest->winner;
+}
+
+std::optional<Candidate> Neighbours::Advice(const Problem& problem) const {
+  const std::lock_guard lock(impl_->mutex);
+  const Impl::Tuned* nearest = impl_->Nearest(problem);
+  if (nearest == nullptr || nearest->is_default) return std::nullopt;
+  const int64_t low = std::min(problem.m, nearest->problem.m);
+  const int64_t high = std::max(problem.m, nearest->problem.m);
+  if (high - low > low) return std::nullopt;  // more than twice as large
+  return nearest->winner;
 }
 
 std::optional<Record> Neighbours::Bucket(const Problem& problem) const {

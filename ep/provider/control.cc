@@ -114,7 +114,7 @@ json Explain(const SessionState& state) {
                       {"default_milliseconds", record.default_ms},
                       {"error", record.error},
                       {"candidates", record.tried},
-                      {"why", entry->why},
+                      {"why", state.WhyOf(*entry)},
                       {"stock_milliseconds", record.stock_ms},
                       {"stock_wins", record.stock_wins},
                       {"cold", record.cold_b},

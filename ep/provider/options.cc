@@ -197,9 +197,19 @@ std::optional<TuningMode> ParseTuningMode(std::string_view text) noexcept {
   return std::nullopt;
 }
 
+namespace {
+
+// Null for a variable that is not set, or empty: so a deployment leaves one unset.
+const char* Variable(const char* name) noexcept {
+  const char* text = std::getenv(name);
+  return text != nullptr && *text != '\0' ? text : nullptr;
+}
+
+}  // namespace
+
 Status ReadEnvironment(Options& options) {
   constexpr const char* kEnable = "TUNABLEOP_ENABLE";
-  if (const char* text = std::getenv(kEnable); text != nullptr) {
+  if (const char* text = Variable(kEnable); text != nullptr) {
     const std::string_view value(text);
     if (value != "0" && value != "1") {
       return Wrong(kEnable, "0 (the default kernels, never a measurement) or 1", value);
@@ -207,7 +217,7 @@ Status ReadEnvironment(Options& options) {
     if (value == "0") options.tuning = TuningMode::kOff;
   }
   constexpr const char* kVerbose = "TUNABLEOP_VERBOSE";
-  if (const char* text = std::getenv(kVerbose); text != nullptr) {
+  if (const char* text = Variable(kVerbose); text != nullptr) {
     const std::string_view value(text);
     if (value != "0" && value != "1") return Wrong(kVerbose, "0 or 1", value);
     options.verbose = value == "1";
@@ -219,7 +229,7 @@ Status ReadEnvironment(Options& options) {
        {"TUNABLEOP_MEASURE_MODE", &ReadMeasureMode},
        {"TUNABLEOP_REVALIDATE_MS", &ReadRevalidate}}};
   for (const auto& [name, read] : kVariables) {
-    const char* text = std::getenv(name);
+    const char* text = Variable(name);
     if (text != nullptr) TUNABLEOP_RETURN_IF_ERROR(read(name, text, options));
   }
   return Status::Ok();

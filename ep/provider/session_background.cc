@@ -76,7 +76,11 @@ bool SessionState::Queue(const Entry& entry, const Problem& problem, const Opera
     Result<OwnedOperands> copy =
         OwnedOperands::Copy(problem, operands, node.weight, background_.room());
     if (!copy.ok()) {
-      if (background_.size() == 0) Note(std::string(copy.status().message()) + "; not measured");
+      if (background_.size() == 0) {
+        Note(std::string(copy.status().message()) + "; not measured");
+        entry.notes.reason.store(static_cast<uint8_t>(Fallback::kOutOfMemory),
+                                 std::memory_order_relaxed);
+      }
       return false;
     }
     return background_.Offer({problem, std::move(copy).value(), worth_ms});
@@ -187,7 +191,10 @@ size_t SessionState::QueueRecorded() {
   {
     const std::lock_guard lock(known_mutex_);
     for (const auto& [problem, uses] : seen_) {
-      if (!known_.contains(problem)) problems.push_back(problem);
+      const auto found = known_.find(problem);
+      if (found == known_.end() || WantsMoreTime(found->second.record)) {
+        problems.push_back(problem);
+      }
     }
   }
   for (const Problem& problem : problems) {

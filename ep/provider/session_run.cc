@@ -184,10 +184,7 @@ std::shared_ptr<const Entry> SessionState::Adopt(const Problem& problem) {
     if (found == known_.end()) return AdoptRange(problem);
     const Known& known = found->second;
     // Kept for want of time, of which there is more here.
-    if (mode() == TuningMode::kOnline && known.record.budget_ms > 0.0 &&
-        options_.tuner.max_tuning_ms > known.record.budget_ms) {
-      return nullptr;
-    }
+    if (WantsMoreTime(known.record)) return nullptr;
     const std::shared_ptr<const Backend> backend = FindCpuBackend(known.record.winner.library);
     if (backend == nullptr) return nullptr;  // Take refuses such records; libraries do not vanish
     Result<std::unique_ptr<Plan>> plan = backend->Prepare(problem, known.record.winner);
@@ -211,6 +208,12 @@ std::shared_ptr<const Entry> SessionState::Adopt(const Problem& problem) {
   return nullptr;
 }
 
+bool SessionState::WantsMoreTime(const Record& record) const noexcept {
+  const TuningMode mode = this->mode();
+  const bool measures = mode == TuningMode::kOnline || mode == TuningMode::kBackground;
+  return measures && record.budget_ms > 0.0 && options_.tuner.max_tuning_ms > record.budget_ms;
+}
+
 std::shared_ptr<const Entry> SessionState::AdoptRange(const Problem& problem) {
   if (options_.buckets == Buckets::kOff) return nullptr;
   const auto found = ranges_.find(RangeKey(problem));
@@ -223,6 +226,9 @@ std::shared_ptr<const Entry> SessionState::AdoptRange(const Problem& problem) {
   auto entry = std::make_shared<Entry>();
   entry->record = known.record;
   entry->record.problem = problem;
+  entry->record.winner_ms = 0.0;  // these are of another m
+  entry->record.default_ms = 0.0;
+  entry->record.stock_ms = 0.0;
   entry->plan = std::move(plan).value();
   entry->tuned = true;
   entry->why = "m from " + std::to_string(known.record.m_low) + " to " +
@@ -281,7 +287,7 @@ Result<std::shared_ptr<const Entry>> SessionState::DefaultEntry(const Problem& p
 
 void SessionState::StartFromNeighbour(Entry& entry) {
   const Problem& problem = entry.record.problem;
-  const std::optional<Candidate> winner = neighbours_.Nearest(problem);
+  const std::optional<Candidate> winner = neighbours_.Advice(problem);
   if (!winner || *winner == entry.record.winner || DenialOf(*winner)) return;
   const std::shared_ptr<const Backend> backend = FindCpuBackend(winner->library);
   if (backend == nullptr || backend->may_hang()) return;
@@ -289,7 +295,6 @@ void SessionState::StartFromNeighbour(Entry& entry) {
   if (!plan.ok()) return;
   entry.record.winner = *winner;
   entry.plan = std::move(plan).value();
-  entry.why += "; the winner of the nearest measured m serves";
 }
 
 Status SessionState::RunDefault(const Problem& problem, const Operands& operands,

@@ -128,8 +128,40 @@ PerfReading SessionState::CountersOf(uint64_t hash) const {
   const auto found = counters_.find(hash);
   if (found != counters_.end()) return found->second;
   PerfReading none;
-  none.unavailable = "not counted: measure_mode is below 2, or nothing was measured here";
+  none.unavailable = options_.measure_mode == MeasureMode::kCounters
+                         ? "not counted: this session has not measured the problem"
+                         : "not counted: measure_mode is below 2";
   return none;
+}
+
+std::string SessionState::WhyOf(const Entry& entry) const {
+  if (entry.tuned) return entry.why;
+  std::string why = entry.why;
+  if (mode() == TuningMode::kOnline || mode() == TuningMode::kBackground) {
+    switch (static_cast<Fallback>(entry.notes.reason.load(std::memory_order_relaxed))) {
+      case Fallback::kSessionBudget:
+        why = "not measured: max_session_ms is spent";
+        break;
+      case Fallback::kDayBudget:
+        why = "not measured: max_day_ms is spent";
+        break;
+      case Fallback::kOutOfMemory:
+        why = "not measured: no memory for it";
+        break;
+      case Fallback::kNotWorthYet:
+        why = "not measured yet: its uses do not repay it so far";
+        break;
+      case Fallback::kWaiting:
+        why = "not measured yet: it waits for an idle moment";
+        break;
+      default:
+        break;
+    }
+  }
+  if (entry.record.winner.FullName() != entry.record.default_kernel) {
+    why += "; the winner of the nearest measured m serves";
+  }
+  return why;
 }
 
 uint64_t SessionState::UsesOf(uint64_t hash) const {

@@ -127,6 +127,8 @@ class SessionState {
   std::vector<std::shared_ptr<const Entry>> Entries() const { return cache_.Entries(); }
   // Of the last measurement of this problem (measure_mode=2).
   PerfReading CountersOf(uint64_t hash) const;
+  // Why this entry's kernel runs, as of now: one line for a person.
+  std::string WhyOf(const Entry& entry) const;
   // The problems that were refused while loading, and rejected candidates: lines for a report.
   std::vector<std::string> Notes() const;
   // "better left to the stock provider: ..." when what was measured says so.
@@ -173,6 +175,8 @@ class SessionState {
   // decided; nullptr when there is none that can be used.
   std::shared_ptr<const Entry> Adopt(const Problem& problem);
   std::shared_ptr<const Entry> AdoptRange(const Problem& problem);
+  // The default was kept for want of time, of which there is more here.
+  bool WantsMoreTime(const Record& record) const noexcept;
   Status RunDefault(const Problem& problem, const Operands& operands, Executor& executor);
   // The kernel for an unmeasured problem: that of the nearest measured m, or the default.
   Result<std::shared_ptr<const Entry>> DefaultEntry(const Problem& problem);

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <ctime>
+#include <fstream>
 #include <system_error>
 
 namespace tunableop {
@@ -9,6 +10,14 @@ namespace {
 
 constexpr char kHead[] = "time_unix,problem,library,kernel,phase,round,ms,role,elected\n";
 constexpr size_t kFewestOfARace = 3;
+
+bool IsOursOrEmpty(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  if (!file || !std::getline(file, line))
+    return true;  // none yet; other trouble shows when opening
+  return line + "\n" == kHead;
+}
 
 const char* RoleOf(const Sample& sample, const TuneResult& result) noexcept {
   if (sample.candidate.library == "stock") return "spectator";
@@ -19,6 +28,11 @@ const char* RoleOf(const Sample& sample, const TuneResult& result) noexcept {
 }  // namespace
 
 Result<std::unique_ptr<Trace>> Trace::Open(const std::string& path) {
+  if (!IsOursOrEmpty(path)) {
+    return Status(StatusCode::kDataLoss, path + ": expected a trace that begins with the line '" +
+                                             std::string(kHead, sizeof(kHead) - 2) +
+                                             "', or an empty file; no trace is kept");
+  }
   std::FILE* file = std::fopen(path.c_str(), "ae");
   if (file == nullptr) {
     return Status(StatusCode::kIoError,

@@ -35,8 +35,10 @@ size_t BytesNeeded(const Problem& problem, bool b_too) noexcept {
 
 Status TooMuch(const Problem& problem, size_t needed, size_t max_bytes) {
   return {StatusCode::kOutOfMemory, ToString(problem) + ": copies of the operands would take " +
-                                        std::to_string(needed) + " bytes, more than the " +
-                                        std::to_string(max_bytes) + " left of max_tuning_bytes"};
+                                        std::to_string(needed) + " bytes, and there are " +
+                                        std::to_string(max_bytes) +
+                                        " for it (max_tuning_bytes holds what waits, what is "
+                                        "measured and the stock provider's copies)"};
 }
 
 Status NoMemory(const Problem& problem) {

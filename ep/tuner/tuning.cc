@@ -134,7 +134,17 @@ Result<TuneResult> Tuning::Measure() {
     double ms = 0.0;
     const double give_up_ms = is_base || i == 0 ? HUGE_VAL : kHopeless * base_ms;
     if (!trial_->RunAndCheck(contender, give_up_ms, ms)) continue;
-    const bool fills_budget = ms > kMostOfBudget * options_.max_tuning_ms;
+    const double too_long = kMostOfBudget * options_.max_tuning_ms;
+    // A neighbour's load can make any one call look long: judged by the best that there is time
+    // for.
+    for (int left = 2; is_base && left > 0 && ms > too_long; --left) {
+      double again = 0.0;
+      if (SpentMs() + ms > options_.max_tuning_ms) break;
+      if (!trial_->RunAndCheck(contender, HUGE_VAL, again)) break;
+      ms = std::min(ms, again);
+    }
+    if (is_base && !contender.right) continue;
+    const bool fills_budget = ms > too_long;
     if (is_base && fills_budget) return KeepUnraced(contender, ms);
     if (!contender.right || (i == 0 && !is_base && fills_budget)) {
       contender.samples.push_back(ms);

@@ -222,7 +222,7 @@ class Explanation:
                     line += f", {shape.gflops:.4g} GFLOP/s"
             elif shape.tuned:
                 line += ", kept without a measurement"
-            else:
+            elif shape.kernel == shape.default_kernel:
                 line += ", default kernel"
             lines.append(f"{line}: {shape.why}")
         lines += [f"note: {note}" for note in self.notes]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,10 +122,8 @@ def tune_here(
     """`tune` in this process."""
     session = InferenceSession(model, tuning="background", cache=cache, **options)
     work = _Work(session, cache, progress)
-    known = cache is not None and Path(cache).is_file()
-    while known and int(_control._ask(session, "tune_seen")["pending"]):
-        if not measure_pending(work):
-            break  # none of them can be measured: the notes say why
+    if cache is not None and Path(cache).is_file():
+        _measure_seen(work)
     if shapes is not None or dims:
         _measure_all(work, make_feeds(session, shapes, dims, warn=warn))
     elif not work.lines and not _seen_in_use(session):
@@ -181,17 +180,32 @@ def _seen_in_use(session: ort.InferenceSession) -> bool:
     return bool(_part(session, "seen"))
 
 
+@contextmanager
+def _collecting(session: ort.InferenceSession) -> Iterator[None]:
+    """Problems wait from their first use on, and the session's own thread leaves them to us."""
+    _control._ask(session, "collect", on=True)
+    try:
+        yield
+    finally:
+        _control._ask(session, "collect", on=False)
+
+
+def _measure_seen(work: _Work) -> None:
+    """Measures what the cache tells of real use and has no choice for."""
+    with _collecting(work.session):
+        while int(_control._ask(work.session, "tune_seen")["pending"]):
+            if not measure_pending(work):
+                return  # none of them can be measured: the notes say why
+
+
 def _measure_all(work: _Work, sets: Iterable[Feeds]) -> None:
     """Runs each set of feeds and measures what it met, until a run meets nothing new."""
-    _control._ask(work.session, "collect", on=True)
-    try:
+    with _collecting(work.session):
         for feeds in sets:
             while True:  # of a large model not everything may find room to wait at once
                 _run(work.session, feeds)
                 if not measure_pending(work):
                     break
-    finally:
-        _control._ask(work.session, "collect", on=False)
 
 
 def measure_pending(

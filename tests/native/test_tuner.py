@@ -316,7 +316,7 @@ def test_the_budget_is_overrun_by_one_call_at_most(
 def test_a_default_that_fills_the_budget_is_not_raced() -> None:
     result = tune(kernel("default", 50.0), kernel("fast", 1.0), max_tuning_ms=100)
     assert result["winner"].kernel == "default"
-    assert result["calls"] == [[1, 0]]
+    assert result["calls"] == [[2, 0]]  # one long call may be chance
     assert result["winner_ms"] == pytest.approx(50.0)
     assert "one call of it takes 50 ms" in result["why"]
 
