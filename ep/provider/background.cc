@@ -13,63 +13,63 @@ constexpr auto kLookInterval = std::chrono::milliseconds(500);
 }  // namespace
 
 size_t BackgroundTuner::room() const {
-  const std::lock_guard lock(mutex_);
-  return max_bytes_ - std::min(max_bytes_, bytes_);
+  const std::lock_guard lock(shared_->mutex);
+  return max_bytes_ - std::min(max_bytes_, shared_->bytes);
 }
 
 bool BackgroundTuner::Offer(PendingTuning pending) noexcept {
   // First: what waits without a thread would wait for ever.
   if (!Start()) return false;
   try {
-    const std::lock_guard lock(mutex_);
-    if (stop_.load() || bytes_ + pending.operands.bytes() > max_bytes_) return false;
-    const bool there = std::any_of(queue_.begin(), queue_.end(), [&](const PendingTuning& p) {
-      return p.problem == pending.problem;
-    });
+    const std::lock_guard lock(shared_->mutex);
+    if (stop_.load() || shared_->bytes + pending.operands.bytes() > max_bytes_) return false;
+    const bool there =
+        std::any_of(shared_->queue.begin(), shared_->queue.end(),
+                    [&](const PendingTuning& p) { return p.problem == pending.problem; });
     if (there) return false;
     const size_t bytes = pending.operands.bytes();
-    queue_.push_back(std::move(pending));
-    bytes_ += bytes;
+    shared_->queue.push_back(std::move(pending));
+    shared_->bytes += bytes;
   } catch (const std::bad_alloc&) {
     return false;
   }
-  wake_.notify_one();
+  shared_->wake.notify_one();
   return true;
 }
 
 size_t BackgroundTuner::size() const {
-  const std::lock_guard lock(mutex_);
-  return queue_.size() + (at_work_ ? 1 : 0);
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->queue.size() + (shared_->at_work ? 1 : 0);
 }
 
 std::optional<PendingTuning> BackgroundTuner::Take() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(shared_->mutex);
   return TakeLocked();
 }
 
 std::optional<PendingTuning> BackgroundTuner::TakeLocked() {
   const auto best = std::max_element(
-      queue_.begin(), queue_.end(),
+      shared_->queue.begin(), shared_->queue.end(),
       [](const PendingTuning& a, const PendingTuning& b) { return a.worth_ms < b.worth_ms; });
-  if (best == queue_.end()) return std::nullopt;
+  if (best == shared_->queue.end()) return std::nullopt;
   std::optional<PendingTuning> taken(std::move(*best));
-  bytes_ -= std::min(bytes_, taken->operands.bytes());
-  queue_.erase(best);
+  shared_->bytes -= std::min(shared_->bytes, taken->operands.bytes());
+  shared_->queue.erase(best);
   return taken;
 }
 
 void BackgroundTuner::Clear() {
-  const std::lock_guard lock(mutex_);
-  queue_.clear();
-  bytes_ = 0;
+  const std::lock_guard lock(shared_->mutex);
+  shared_->queue.clear();
+  shared_->bytes = 0;
 }
 
 bool BackgroundTuner::Start() noexcept {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(shared_->mutex);
   if (stop_.load()) return false;
-  if (thread_.joinable()) return true;
+  if (shared_->thread.joinable()) return true;
   try {
-    thread_ = std::thread([this] { Loop(); });
+    shared_->thread = std::thread([this] { Loop(); });
   } catch (...) {  // no thread, or no memory for one
     return false;
   }
@@ -78,33 +78,33 @@ bool BackgroundTuner::Start() noexcept {
 
 void BackgroundTuner::Pause(bool paused) {
   {
-    const std::lock_guard lock(mutex_);
-    paused_ = paused;
+    const std::lock_guard lock(shared_->mutex);
+    shared_->paused = paused;
   }
-  wake_.notify_one();
+  shared_->wake.notify_one();
 }
 
 void BackgroundTuner::Stop() noexcept {
   std::thread ending;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(shared_->mutex);
     stop_.store(true);
-    ending = std::move(thread_);
+    ending = std::move(shared_->thread);
   }
-  wake_.notify_all();
+  shared_->wake.notify_all();
   if (ending.joinable()) ending.join();
 }
 
 // Takes the next one; until this ends it counts among those that wait.
 struct BackgroundTuner::AtWork {
   explicit AtWork(BackgroundTuner& tuner) : tuner_(tuner) {
-    const std::lock_guard lock(tuner_.mutex_);
-    if (!tuner_.paused_) next = tuner_.TakeLocked();
-    tuner_.at_work_ = next.has_value();
+    const std::lock_guard lock(tuner_.shared_->mutex);
+    if (!tuner_.shared_->paused) next = tuner_.TakeLocked();
+    tuner_.shared_->at_work = next.has_value();
   }
   ~AtWork() {
-    const std::lock_guard lock(tuner_.mutex_);
-    tuner_.at_work_ = false;
+    const std::lock_guard lock(tuner_.shared_->mutex);
+    tuner_.shared_->at_work = false;
   }
   AtWork(const AtWork&) = delete;
   AtWork& operator=(const AtWork&) = delete;
@@ -120,15 +120,17 @@ void BackgroundTuner::Loop() {
   Clock::time_point rest_until = Clock::now();
   while (!stop_.load()) {
     {
-      std::unique_lock lock(mutex_);
+      std::unique_lock lock(shared_->mutex);
       const auto ready = [&] {
-        return stop_.load() || (!paused_ && !queue_.empty() && Clock::now() >= rest_until);
+        return stop_.load() ||
+               (!shared_->paused && !shared_->queue.empty() && Clock::now() >= rest_until);
       };
-      const auto until = std::min(Clock::now() + kLookInterval,
-                                  queue_.empty() || paused_ || rest_until <= Clock::now()
-                                      ? Clock::now() + kLookInterval
-                                      : rest_until);
-      wake_.wait_until(lock, until, ready);
+      const auto until =
+          std::min(Clock::now() + kLookInterval,
+                   shared_->queue.empty() || shared_->paused || rest_until <= Clock::now()
+                       ? Clock::now() + kLookInterval
+                       : rest_until);
+      shared_->wake.wait_until(lock, until, ready);
     }
     if (stop_.load()) return;
     // Measuring and looking may fail for want of memory: then later.

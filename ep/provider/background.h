@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "gemm/problem.h"
+#include "provider/per_process.h"
 #include "tuner/owned_operands.h"
 
 namespace tunableop {
@@ -21,7 +22,8 @@ struct PendingTuning {
   double worth_ms = 0.0;  // uses so far times the time of one: the most valuable goes first
 };
 
-// The thread starts with the first problem and sleeps while there is none. Thread-safe.
+// The thread starts with the first problem and sleeps while there is none. Thread-safe. In a forked
+// child, where the thread is not, nothing waits and a thread of its own starts when it is needed.
 class BackgroundTuner {
  public:
   struct Work {
@@ -66,14 +68,17 @@ class BackgroundTuner {
   const Work work_;
   const size_t max_bytes_;
   const double share_;
-  mutable std::mutex mutex_;
-  std::condition_variable wake_;
-  std::list<PendingTuning> queue_;
-  size_t bytes_ = 0;
-  bool at_work_ = false;
-  bool paused_ = false;
+  struct Shared {  // with the thread
+    std::mutex mutex;
+    std::condition_variable wake;
+    std::list<PendingTuning> queue;
+    size_t bytes = 0;
+    bool at_work = false;
+    bool paused = false;
+    std::thread thread;
+  };
+  const PerProcess<Shared> shared_;
   std::atomic<bool> stop_{false};
-  std::thread thread_;
 };
 
 }  // namespace tunableop

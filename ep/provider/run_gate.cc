@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "provider/per_process.h"
 #include "tuner/clock.h"
 
 namespace tunableop {
@@ -66,8 +67,8 @@ int64_t RunGate::IdleNs() const noexcept {
 
 RunGate& Runs() {
   // Never destroyed: sessions may outlive static destruction at process exit.
-  static auto& gate = *new RunGate;
-  return gate;
+  static auto& gate = *new PerProcess<RunGate>;
+  return *gate;
 }
 
 double IdleCores() noexcept {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "provider/measure_pool.h"
+#include "provider/processors.h"
 #include "provider/run_gate.h"
 #include "provider/session_state.h"
 #include "provider/steady_ms.h"
@@ -188,14 +189,20 @@ Result<SessionState::Tuned> SessionState::TunePending(size_t most) {
 
 size_t SessionState::QueueRecorded() {
   std::vector<Problem> problems;
+  std::vector<Problem> too_wide;
   {
+    // A file may name any number of threads, and measuring would start them.
+    const size_t threads =
+        std::max(ProcessorsOfProcess().size(), static_cast<size_t>(options_.threads));
     const std::lock_guard lock(known_mutex_);
     for (const auto& [problem, uses] : seen_) {
       const auto found = known_.find(problem);
-      if (found == known_.end() || WantsMoreTime(found->second.record)) {
-        problems.push_back(problem);
-      }
+      if (found != known_.end() && !WantsMoreTime(found->second.record)) continue;
+      (problem.threads <= threads ? problems : too_wide).push_back(problem);
     }
+  }
+  for (const Problem& problem : too_wide) {
+    Note("(" + ToString(problem) + "): not measured: there are not so many processors here");
   }
   for (const Problem& problem : problems) {
     Result<OwnedOperands> made = OwnedOperands::MakeUp(problem, background_.room());

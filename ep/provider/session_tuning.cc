@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backends/registry.h"
+#include "provider/per_process.h"
 #include "provider/processors.h"
 #include "provider/run_gate.h"
 #include "provider/session_state.h"
@@ -51,8 +52,8 @@ std::string KindOf(const std::string& reason) {
 
 std::mutex& SessionState::Measuring() noexcept {
   // Never destroyed: sessions may outlive static destruction at process exit.
-  static auto& mutex = *new std::mutex;
-  return mutex;
+  static auto& mutex = *new PerProcess<std::mutex>;
+  return *mutex;
 }
 
 bool SessionState::IsCold(const Problem& problem) const noexcept {
