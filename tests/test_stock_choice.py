@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 import onnxruntime_ep_tunableop as tunableop
 import pytest
-from onnx import helper
-from support.graphs import graph, model, value
+from onnx import helper, numpy_helper
+from support.graphs import graph, if_model, model, value
 from support.sessions import assigned, quick_session, random
 from support.tolerance import assert_close, product
 from support.waiting import until_stats
@@ -114,3 +114,27 @@ def test_another_model_with_a_node_of_that_name_is_not_concerned(tmp_path: Path)
     node = helper.make_node("MatMul", ["A", "B"], ["Y"], name="first")
     other = model(graph([node], [value("A", ["m", 96])], [value("Y")], {"B": random((96, 40))}))
     assert on_ours(quick_session(other, cache=path)) == ["first"]
+
+
+def test_nodes_of_one_name_are_judged_together() -> None:
+    """A file cannot tell them apart, so neither may get the other's verdict."""
+
+    def branch(name: str, weight: str) -> onnx.GraphProto:
+        node = helper.make_node("MatMul", ["A", weight], [f"{name}_out"], name="same")
+        return graph([node], [], [value(f"{name}_out")], name=name)
+
+    made = if_model(branch("then", "V"), branch("else", "W"), [value("A", ["m", 96])])
+    weights = {"V": B, "W": random((96, 80), 4)}
+    made.graph.initializer.extend(numpy_helper.from_array(w, name) for name, w in weights.items())
+    session = tunableop.InferenceSession(made, threads=1, **BACKGROUND)
+
+    def use(times: int) -> None:
+        for i in range(times):
+            session.run(None, {"A": A, "flag": np.array(i % 3 == 0)})
+
+    use(2 * ENOUGH)
+    until_stats(session, tuned=1)
+    use(300)
+    (section,) = tunableop.get_tuning_results(session)["machines"]
+    (node,) = section["nodes"]
+    assert node["uses"] == tunableop.stats(session).hits

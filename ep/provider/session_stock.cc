@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <optional>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -18,6 +20,7 @@ namespace {
 // Of max_tuning_ms, for each turn of a kernel that runs alone.
 constexpr double kShareOfStock = 0.1;
 constexpr size_t kMostCallsAlone = 1000;
+constexpr size_t kFewestCallsAlone = 5;  // one that the system interrupted is no figure
 
 int64_t UnixSeconds() noexcept {
   return std::chrono::duration_cast<std::chrono::seconds>(
@@ -53,7 +56,8 @@ SessionState::StockFigure SessionState::StockAlone(const Problem& problem, const
     if (!result.plan->Run(writing, executor).ok()) return {};
     ours.push_back(static_cast<double>(SteadyNow() - begin) * 1e-6);
     spent_ms += ours.back();
-  } while (spent_ms < budget_ms && ours.size() < kMostCallsAlone);
+  } while ((spent_ms < budget_ms && ours.size() < kMostCallsAlone) ||
+           ours.size() < kFewestCallsAlone);
   Result<double> second = stock_->AloneMs(problem, writing, budget_ms, pacer);
   if (!second.ok()) return {};
   StockFigure stock;
@@ -72,31 +76,43 @@ std::vector<NodeRecord> SessionState::NodeRecords(const std::vector<Record>& rec
   }
   std::vector<NodeRecord> nodes;
   if (by_hash.empty()) return nodes;
-  const std::lock_guard lock(report_mutex_);
-  for (const std::shared_ptr<GemmNode>& node : nodes_) {
-    if (node->name.empty()) continue;
-    NodeRecord record;
+  // Nodes that the file cannot tell apart (both branches of an If may use one name) are left to
+  // the stock provider together, or not at all.
+  struct Sums {
+    uint64_t hits = 0;
+    uint64_t uses = 0;
     double ours = 0.0;
     double stock = 0.0;
     double lost = 0.0;  // of ours, in problems where the stock provider is faster beyond noise
-    for (const NodeCounters::Use& use : node->counters.uses()) {
-      const auto found = by_hash.find(use.hash);
-      if (found == by_hash.end()) continue;
-      const auto count = static_cast<double>(use.count);
-      record.uses += use.count;
-      ours += count * found->second->winner_ms;
-      stock += count * found->second->stock_ms;
-      if (found->second->stock_wins) lost += count * found->second->winner_ms;
+  };
+  std::map<std::tuple<std::string, std::string, int64_t, int64_t>, Sums> all;
+  {
+    const std::lock_guard lock(report_mutex_);
+    for (const std::shared_ptr<GemmNode>& node : nodes_) {
+      if (node->name.empty()) continue;
+      Sums& sums = all[{node->op, node->name, node->k, node->n}];
+      sums.hits += node->counters.hits();
+      for (const NodeCounters::Use& use : node->counters.uses()) {
+        const auto found = by_hash.find(use.hash);
+        if (found == by_hash.end()) continue;
+        const auto count = static_cast<double>(use.count);
+        sums.uses += use.count;
+        sums.ours += count * found->second->winner_ms;
+        sums.stock += count * found->second->stock_ms;
+        if (found->second->stock_wins) sums.lost += count * found->second->winner_ms;
+      }
     }
+  }
+  for (const auto& [key, sums] : all) {
     // What most of its calls are like must be known.
-    if (record.uses == 0 || 2 * record.uses < node->counters.hits()) continue;
-    record.op = node->op;
-    record.name = node->name;
-    record.k = node->k;
-    record.n = node->n;
-    record.ours_ms = ours / static_cast<double>(record.uses);
-    record.stock_ms = stock / static_cast<double>(record.uses);
-    record.stock = stock <= (1.0 - options_.tuner.min_gain) * ours && 2.0 * lost > ours;
+    if (sums.uses == 0 || 2 * sums.uses < sums.hits) continue;
+    NodeRecord record;
+    std::tie(record.op, record.name, record.k, record.n) = key;
+    record.uses = sums.uses;
+    record.ours_ms = sums.ours / static_cast<double>(sums.uses);
+    record.stock_ms = sums.stock / static_cast<double>(sums.uses);
+    record.stock =
+        sums.stock <= (1.0 - options_.tuner.min_gain) * sums.ours && 2.0 * sums.lost > sums.ours;
     record.measured_at = UnixSeconds();
     nodes.push_back(std::move(record));
   }
