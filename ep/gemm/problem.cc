@@ -25,9 +25,14 @@ inline uint64_t Mix(uint64_t a, uint64_t b) noexcept {
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
 }
 
-bool Overflows(int64_t a, int64_t b) noexcept {
-  int64_t product = 0;
-  return __builtin_mul_overflow(a, b, &product);
+// So that sizes in bytes, and sums of them, can be counted: far beyond any memory.
+constexpr int64_t kMostElements = int64_t{1} << 56;
+
+// Whether the elements from the first to the last of a batch of matrices are more than that.
+bool TooLarge(int64_t rows, int64_t columns, int64_t leading, int64_t batch,
+              int64_t stride) noexcept {
+  const __int128 matrix = static_cast<__int128>(rows) * leading + columns;
+  return matrix > kMostElements || static_cast<__int128>(batch) * stride > kMostElements;
 }
 
 Status Wrong(const Problem& problem, const char* what) {
@@ -67,10 +72,16 @@ Status Validate(const Problem& p) {
   } else if (p.ldb != 0 || p.trans_b != 0) {
     return Wrong(p, "a packed B has neither ldb nor trans_b");
   }
-  if (Overflows(p.trans_a ? p.k : p.m, p.lda) || Overflows(p.trans_b ? p.n : p.k, p.ldb) ||
-      Overflows(p.m, p.ldc) || Overflows(p.k, p.n + kColumnPad) || Overflows(p.batch, p.stride_a) ||
-      Overflows(p.batch, p.stride_b) || Overflows(p.batch, p.stride_c)) {
-    return Wrong(p, "the matrices are larger than 2^63 elements");
+  const bool packed = p.b_layout == BLayout::kPacked;
+  if (TooLarge(p.trans_a ? p.k : p.m, p.trans_a ? p.m : p.k, p.lda, p.batch, p.stride_a) ||
+      TooLarge(p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n, packed ? 0 : p.ldb, p.batch,
+               p.stride_b) ||
+      TooLarge(p.k, kColumnPad, p.n + kColumnPad, 1, 0) ||
+      TooLarge(p.m, p.n, p.ldc, p.batch, p.stride_c)) {
+    return Wrong(p, "the matrices are larger than 2^56 elements");
+  }
+  if (packed && p.stride_b != 0 && p.stride_b != PackedFloats(p.k, p.n)) {
+    return Wrong(p, "packed matrices lie one after the other");
   }
   return Status::Ok();
 }

@@ -46,7 +46,7 @@ std::optional<std::string> Tuning::WhyUnmeasured() {
   const bool alone = field_.electable() == 1 && field_.spectator() == nullptr;
   if (alone && !options_.verify) return ": there is no other candidate";
   if (Flops(problem_) == 0.0) return ": there is nothing to compute";
-  if (problem_.batch > 1 && problem_.stride_c == 0) {
+  if (problem_.batch > 1 && problem_.stride_c < (problem_.m - 1) * problem_.ldc + problem_.n) {
     return ", unmeasured: the batch items of C overlap";
   }
   return std::nullopt;
