@@ -140,3 +140,17 @@ def test_measuring_again_in_vain_loses_nothing(tmp_path: Path) -> None:
     until(lambda: tunableop.stats(session).revalidated >= 1, "it was tried")
     (after,) = tunableop.explain(session).shapes
     assert (after.kernel, after.milliseconds) == (before.kernel, before.milliseconds)
+
+
+def test_the_choice_of_a_range_of_another_build_is_measured_again(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    first = online(buckets="pow2")
+    run(first, A)
+    tunableop.save_cache(first, path)
+    of_another_build(path)
+    session = online(tuning="background", buckets="pow2", cache=path)
+    run(session, A[:47], times=3)  # another m of the range
+    assert tunableop.stats(session).hits == 3
+    until_stats(session, revalidated=1)
+    run(session, A[:47], times=3)
+    assert tunableop.stats(session).hits == 6

@@ -236,6 +236,7 @@ std::shared_ptr<const Entry> SessionState::AdoptRange(const Problem& problem) {
                ", measured at m=" + std::to_string(known.record.problem.m) + ": " + known.why;
   entry->hash = Hash(problem);
   entry->since_ns = SteadyNow();
+  entry->notes.attention.store(!known.stale.empty(), std::memory_order_relaxed);
   cache_.Put(entry);
   return entry;
 }
