@@ -23,6 +23,14 @@ int64_t Deadline(int64_t start, const TunerOptions& options) {
   return start + static_cast<int64_t>(std::clamp(options.max_tuning_ms, 0.0, 1e9) * 1e6);
 }
 
+// Whether two batch items of C may share an element: they lie neither one after the other nor row
+// by row beside each other.
+bool MayOverlap(const Problem& p) noexcept {
+  const bool apart = p.stride_c >= (p.m - 1) * p.ldc + p.n;
+  const bool interleaved = p.stride_c >= p.n && (p.batch - 1) * p.stride_c + p.n <= p.ldc;
+  return p.batch > 1 && !apart && !interleaved;
+}
+
 }  // namespace
 
 std::string Milliseconds(double ms) {
@@ -46,7 +54,7 @@ std::optional<std::string> Tuning::WhyUnmeasured() {
   const bool alone = field_.electable() == 1 && field_.spectator() == nullptr;
   if (alone && !options_.verify) return ": there is no other candidate";
   if (Flops(problem_) == 0.0) return ": there is nothing to compute";
-  if (problem_.batch > 1 && problem_.stride_c < (problem_.m - 1) * problem_.ldc + problem_.n) {
+  if (MayOverlap(problem_)) {
     return ", unmeasured: the batch items of C overlap";
   }
   return std::nullopt;
