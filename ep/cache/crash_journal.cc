@@ -174,19 +174,20 @@ class JournalFile {
       : fd_(std::move(fd)),
         name_(std::move(name)),
         page_(static_cast<JournalPage*>(memory)),
-        pid_(::getpid()),
-        slot_(TakeSlot(fd_.get(), memory)) {
+        pid_(::getpid()) {
     page_->version = kJournalVersion;
     page_->boot = BootId();
     page_->current = kNoCall;
     page_->magic = kJournalMagic;
+    // Last: from here on an exit on another thread reads the page and writes to it.
+    slot_ = TakeSlot(fd_.get(), memory);
   }
 
   UniqueFd fd_;
   std::string name_;
   JournalPage* page_;
   pid_t pid_;
-  Slot* slot_;
+  Slot* slot_ = nullptr;
 };
 
 struct CrashJournal::Impl {
