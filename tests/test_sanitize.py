@@ -34,6 +34,8 @@ REPORTS = {
     "overflow": (f"==7==ERROR: AddressSanitizer: heap-buffer-overflow\nREAD of size 4\n{NEW}\n{OURS}\n", 1),
     "overflow elsewhere": (f"==7==ERROR: AddressSanitizer: heap-buffer-overflow\n{ORT}\n", 0),
     "undefined": (f"/src/ep/gemm/x.cc:3:7: runtime error: signed integer overflow\n{OURS}\n", 1),
+    "undefined, without a stack": ("/src/ep/gemm/x.cc:3:7: runtime error: signed integer overflow\n", 1),
+    "undefined elsewhere": (f"/src/include/numpy/x.h:3:7: runtime error: null pointer\n{ORT}\n", 0),
 }
 
 

@@ -1,12 +1,13 @@
 """Builds the native code with sanitizers and runs tests on it; any report about it is a failure.
 
-    python tools/sanitize/run.py [asan] [tsan] [--no-build] [-- ARGUMENTS OF PYTEST]
+    python tools/sanitize/run.py [asan] [tsan] [--rooms] [--no-build] [-- ARGUMENTS OF PYTEST]
 
 `asan`: AddressSanitizer and UndefinedBehaviorSanitizer; `tsan`: ThreadSanitizer; both when none is named.
-Each has a build of its own, in build/asan and build/tsan, with a copy of the package. Python and ONNX
-Runtime are not instrumented: reports that have no line of this project in them are counted, not judged.
-The CPU kernels are not instrumented either (ep/backends/CMakeLists.txt says why). Needs g++, and the
-packages of the extras `lint` and `test`.
+`--rooms`: only the rooms below the provider, and of their tests those where memory is handled most. Each
+has a build of its own, in build/asan and build/tsan, with a copy of the package, and has to report mistakes
+made on purpose before it is believed. Python and ONNX Runtime are not instrumented: reports that have no
+line of this project in them are counted, not judged. The CPU kernels are not instrumented either
+(ep/backends/CMakeLists.txt says why). Needs g++, and the packages of the extras `lint` and `test`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 HERE = Path(__file__).resolve().parent
 BIN = Path(sys.executable).parent
-#: A frame of this project: of its libraries.
-OURS = re.compile(r"libonnxruntime_providers_tunableop|_core\.cpython|tunableop_native_tests")
+#: A frame of this project, or a line of its sources that UBSan reports without a stack.
+OURS = re.compile(
+    r"libonnxruntime_providers_tunableop|_core\.cpython|tunableop_native_tests"
+    r"|^\S*/(ep|tests/native)/\S+:\d+:\d+: runtime error"
+)
 #: A frame that acts for whoever called it.
 RUNTIME = re.compile(r"\(lib[atu]san\.so|\(libubsan\.so|\(libstdc\+\+|\(libc\.so|\(ld-linux|\(libm\.so")
 #: Begins the stack of one of the accesses that race.
@@ -46,9 +50,30 @@ class Kind:
     runtime: str
     options: dict[str, str]
     tests: tuple[str, ...]
+    mistakes: tuple[str, ...]  # functions of tests/native/module/bind_mistakes.cc
 
 
-NATIVE = ("tests/native", "tests/test_concurrency.py", "tests/test_lifecycle.py")
+TESTS = (
+    "tests/native",
+    "tests/test_concurrency.py",
+    "tests/test_lifecycle.py",
+    "tests/test_background.py",
+    "tests/test_modes.py",
+    "tests/test_profiler.py",
+    "tests/test_stale_choices.py",
+    "tests/test_stock_choice.py",
+)
+#: With --rooms: where memory is taken, given back and shared by hand.
+ROOMS = (
+    "tests/native/test_session_cache.py",
+    "tests/native/test_crash_journal.py",
+    "tests/native/test_cache.py",
+    "tests/native/test_cache_files.py",
+    "tests/native/test_cache_knowledge.py",
+    "tests/native/test_tuner.py",
+    "tests/native/test_tuner_hazards.py",
+    "tests/native/test_external.py",
+)
 KINDS = (
     Kind(
         "asan",
@@ -60,7 +85,8 @@ KINDS = (
             "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=0:allocator_may_return_null=1:handle_segv=0",
             "UBSAN_OPTIONS": "print_stacktrace=1",
         },
-        NATIVE,
+        TESTS,
+        ("read_past_the_end", "read_after_free", "overflow_int"),
     ),
     Kind(
         "tsan",
@@ -68,13 +94,17 @@ KINDS = (
         "",
         "libtsan.so",
         {"TSAN_OPTIONS": "halt_on_error=0:exitcode=0:die_after_fork=0:history_size=7:handle_segv=0"},
-        NATIVE,
+        TESTS,
+        ("race",),
     ),
 )
 
 
-def build(kind: Kind) -> Path:
-    """Compiles the project and lays out the package; the folder of the build."""
+def build(kind: Kind, rooms: bool) -> Path:
+    """Compiles the project and lays out the package; the folder of the build.
+
+    `rooms`: only what tests/native needs; there is no package then.
+    """
     folder = ROOT / "build" / kind.name
     python = [sys.executable, "-m", "pybind11", "--cmakedir"]
     pybind = subprocess.run(python, check=True, capture_output=True, text=True).stdout.strip()
@@ -83,11 +113,16 @@ def build(kind: Kind) -> Path:
     configure += [f"-Dpybind11_DIR={pybind}", "-DSKBUILD_PROJECT_VERSION=0.0.0"]
     # Much faster to compile than -O2, and not much slower to run.
     configure += ["-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1"]
+    # pybind11 would link its modules with LTO; a launcher that caches stalls on such builds.
+    configure += ["-DCMAKE_INTERPROCEDURAL_OPTIMIZATION=OFF", "-DCMAKE_CXX_COMPILER_LAUNCHER="]
     configure += [f"-DCMAKE_CXX_FLAGS={kind.flags}"]
     configure += ["-DTUNABLEOP_BUILD_TESTS=ON", f"-DTUNABLEOP_TESTS_DIR={folder / 'tests'}"]
     configure += [f"-DTUNABLEOP_SANITIZE={kind.sanitizers}"]
     subprocess.run(configure, check=True, stdout=subprocess.DEVNULL)
-    subprocess.run([str(BIN / "cmake"), "--build", str(folder)], check=True)
+    target = ["--target", "tunableop_native_tests"] if rooms else []
+    subprocess.run([str(BIN / "cmake"), "--build", str(folder), *target], check=True)
+    if rooms:
+        return folder
     package = folder / "package"
     shutil.rmtree(package, ignore_errors=True)
     install = [str(BIN / "cmake"), "--install", str(folder), "--prefix", str(package)]
@@ -116,6 +151,10 @@ def environment(kind: Kind, folder: Path, reports: Path) -> dict[str, str]:
             parts.append(f"suppressions={supp}")
         values[variable] = ":".join(parts)
     paths = [str(folder / "package"), str(folder / "tests"), values.get("PYTHONPATH", "")]
+    if "undefined" in kind.sanitizers:
+        paths.insert(0, str(HERE / "site"))
+        values["TUNABLEOP_UBSAN_RUNTIME"] = library("libubsan.so")
+        values["TUNABLEOP_UBSAN_REPORTS"] = str(reports / "report-ubsan")
     values["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     values["TUNABLEOP_TESTS_DIR"] = str(folder / "tests")
     values["TUNABLEOP_SANITIZED"] = kind.name
@@ -141,8 +180,8 @@ def is_ours(report: str) -> bool:
     return all(OURS.search(innermost(stack)) for stack in accesses)
 
 
-def judge(kind: Kind, reports: Path) -> bool:
-    """Whether no report is about this project; prints those that are, each kind of them once."""
+def read(reports: Path) -> tuple[list[str], int]:
+    """The reports about this project, each kind of them once, and how many there are about others."""
     ours: dict[str, str] = {}
     elsewhere = 0
     for path in sorted(reports.glob("report*")):
@@ -153,28 +192,56 @@ def judge(kind: Kind, reports: Path) -> bool:
                 ours.setdefault(re.sub(r"0x[0-9a-f]+|\d+", "", text.split("#1 ")[0]), text)
             else:
                 elsewhere += 1
-    for text in ours.values():
+    return list(ours.values()), elsewhere
+
+
+def judge(kind: Kind, reports: Path) -> bool:
+    """Whether no report is about this project; prints those that are."""
+    ours, elsewhere = read(reports)
+    for text in ours:
         print(text)
     print(f"{kind.name}: {len(ours)} different reports about this project, {elsewhere} about others")
     return not ours
 
 
-def check(kind: Kind, arguments: list[str], compiling: bool) -> bool:
+def command(*arguments: str) -> list[str]:
+    """Python at addresses as the runtime of a sanitizer expects them."""
+    return ["setarch", "--addr-no-randomize", sys.executable, *arguments]
+
+
+def sees(kind: Kind, folder: Path, mistake: str) -> bool:
+    """Whether a mistake made on purpose is reported; says so when it is not."""
+    reports = empty(folder / f"reports-{mistake}")
+    script = f"import tunableop_native_tests as tests; tests.{mistake}()"
+    env = environment(kind, folder, reports)
+    done = subprocess.run(command("-c", script), cwd=ROOT, env=env, check=False)
+    seen = done.returncode == 0 and len(read(reports)[0]) == 1
+    if not seen:
+        print(f"{kind.name}: {mistake}() was not reported, see {reports}: nothing it says can be believed")
+    return seen
+
+
+def empty(folder: Path) -> Path:
+    """That folder, with nothing in it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    return folder
+
+
+def check(kind: Kind, arguments: list[str], compiling: bool, rooms: bool) -> bool:
     """Builds, runs and judges."""
     start = time.monotonic()
-    folder = build(kind) if compiling else ROOT / "build" / kind.name
-    reports = folder / "reports"
-    shutil.rmtree(reports, ignore_errors=True)
-    reports.mkdir()
-    print(f"{kind.name}: built in {time.monotonic() - start:.0f} s", flush=True)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
-    command += arguments or kind.tests
-    # At addresses as the runtime expects them.
-    command = ["setarch", "--addr-no-randomize", *command]
-    env = environment(kind, folder, reports)
-    done = subprocess.run(command, cwd=ROOT, env=env, check=False)
+    folder = build(kind, rooms) if compiling else ROOT / "build" / kind.name
+    built = time.monotonic()
+    print(f"{kind.name}: built in {built - start:.0f} s", flush=True)
+    if not all(sees(kind, folder, mistake) for mistake in kind.mistakes):
+        return False
+    reports = empty(folder / "reports")
+    tests = command("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow")
+    tests += arguments or (ROOMS if rooms else kind.tests)
+    done = subprocess.run(tests, cwd=ROOT, env=environment(kind, folder, reports), check=False)
     clean = judge(kind, reports)
-    print(f"{kind.name}: {time.monotonic() - start:.0f} s", flush=True)
+    print(f"{kind.name}: tests in {time.monotonic() - built:.0f} s", flush=True)
     return clean and done.returncode == 0
 
 
@@ -188,12 +255,13 @@ def main() -> int:
     )
     names = [kind.name for kind in KINDS]
     parser.add_argument("kinds", nargs="*", metavar="asan|tsan", help="both, if none is named")
+    parser.add_argument("--rooms", action="store_true", help="only the rooms below the provider")
     parser.add_argument("--no-build", action="store_true", help="run on what was built before")
     args = parser.parse_args(own)
     if not set(args.kinds) <= set(names):
         parser.error(f"expected {' or '.join(names)}, found {' '.join(args.kinds)}")
     chosen = [kind for kind in KINDS if not args.kinds or kind.name in args.kinds]
-    results = [check(kind, rest, not args.no_build) for kind in chosen]
+    results = [check(kind, rest, not args.no_build, args.rooms) for kind in chosen]
     return 0 if all(results) else 1
 
 

@@ -12,4 +12,7 @@ PYBIND11_MODULE(tunableop_native_tests, module) {
   BindCache(module);
   BindSensors(module);
   BindJournal(module);
+#ifdef TUNABLEOP_SANITIZED
+  BindMistakes(module);
+#endif
 }
