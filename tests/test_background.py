@@ -150,7 +150,8 @@ def test_the_file_holds_what_was_measured(tmp_path: Path) -> None:
     until_stats(session, tuned=1)
     del session
     gc.collect()
-    again = background(cache=path)
+    # The file may also say that the stock provider is faster, which is then to be overruled.
+    again = background(cache=path, claim="all")
     run(again)
     assert tunableop.stats(again).hits == 1
 
