@@ -66,7 +66,8 @@ Status SessionState::Run(const Problem& problem, const Operands& operands, Execu
   return RunUncached(problem, operands, executor, node);
 }
 
-bool SessionState::IsPutOff(const Entry& entry) noexcept {
+bool SessionState::IsPutOff(const Entry& entry) const noexcept {
+  if (collecting_.load(std::memory_order_relaxed)) return false;
   const int64_t until = entry.notes.next_try_ns.load(std::memory_order_relaxed);
   return until != 0 && SteadyNow() < until;
 }

@@ -184,7 +184,7 @@ class SessionState {
   void PutDefault(std::shared_ptr<const Entry> entry);
   void StartFromNeighbour(Entry& entry);
   // Whether it is too early to try and measure it (again).
-  static bool IsPutOff(const Entry& entry) noexcept;
+  bool IsPutOff(const Entry& entry) const noexcept;
   // Runs what there is, and does not try to measure it for a moment.
   Status RunPutOff(const Problem& problem, const Operands& operands, Executor& executor,
                    GemmNode& node, Fallback reason, int64_t for_ns);
