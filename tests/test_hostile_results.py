@@ -11,6 +11,7 @@ import onnxruntime_ep_tunableop as tunableop
 import pytest
 from onnxruntime_ep_tunableop import _control
 from support.graphs import matmul_model
+from support.process import run_python
 from support.sessions import random
 
 B = random((96, 80), 2)
@@ -58,3 +59,39 @@ def test_results_whose_items_overlap_are_not_compared(recorded: dict[str, Any], 
     path.write_text(json.dumps(document))
     (line,) = tunableop.tune(MODEL, cache=path).lines
     assert "the batch items of C overlap" in line
+
+
+DENYING = """
+import csv, json
+path, reason = sys.argv[1:3]
+session = tunableop.InferenceSession(MODEL, max_tuning_ms=200.0, trace=path + ".csv")
+right(session)
+kernels = {(row["library"], row["kernel"]) for row in csv.DictReader(open(path + ".csv"))}
+kernels |= {(k.split(":", 1)[0], k.split(":", 1)[1]) for k in [tunableop.explain(session).shapes[0].default_kernel]}
+from onnxruntime_ep_tunableop import _core
+identities = {library["library"]: library["identity"] for library in _core.libraries()}
+document = tunableop.get_tuning_results(session)
+document["machines"][0]["denied"] = [
+    {"library": library, "kernel": kernel, "library_identity": identities[library], "reason": reason,
+     "deaths": 2, "denied_at": 1, "until": 0}
+    for library, kernel in kernels
+]
+document["machines"][0]["entries"] = []
+json.dump(document, open(path, "w"))
+"""
+
+
+@pytest.mark.parametrize("tuning", ["online", "off", "background"])
+def test_kernels_that_are_only_suspected_run_when_there_is_no_other(tuning: str, tmp_path: Path) -> None:
+    """Processes die of many things; of wrong answers there is proof."""
+    path = str(tmp_path / "results.json")
+    run_python(DENYING, path, "a process ended while it ran (M=3)")
+    script = """
+    session = tunableop.InferenceSession(MODEL, cache=sys.argv[1], tuning=sys.argv[2])
+    right(session) and right(session)
+    (shape,) = tunableop.explain(session).shapes
+    print(shape.why)
+    """
+    assert "only because a process ended" in run_python(script, path, tuning).stdout
+    run_python(DENYING, path, "wrong answer: row 0")
+    assert run_python(script, path, tuning, check=False).returncode != 0

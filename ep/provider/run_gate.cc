@@ -76,12 +76,17 @@ double IdleCores() noexcept {
   static int64_t read_at = 0;
   static double ticks = -1.0;
   static double cores = 0.0;
+  {
+    const std::lock_guard lock(mutex);
+    if (read_at != 0 && SteadyNow() - read_at < kLoadIntervalNs) return cores;
+  }
+  const double now_ticks = IdleTicks();  // a file is read: not while others wait for the lock
   const std::lock_guard lock(mutex);
   const int64_t now = SteadyNow();
-  if (read_at != 0 && now - read_at < kLoadIntervalNs) return cores;
+  if (read_at != 0 && now - read_at < kLoadIntervalNs) return cores;  // another thread was faster
   const double before = now - read_at > kOldLoadNs ? -1.0 : ticks;
   const double seconds = static_cast<double>(now - read_at) * 1e-9;
-  ticks = IdleTicks();
+  ticks = now_ticks;
   cores = before < 0.0 || ticks < 0.0 ? 0.0 : (ticks - before) / kTicksPerSecond / seconds;
   read_at = now;
   return cores;

@@ -74,7 +74,7 @@ void SessionState::LearnOfDeaths() {
         record.deaths = known->deaths + 1;
       }
     }
-    record.reason = "a process ended while it ran (" + death.problem + ")";
+    record.reason = std::string(kDeathReason) + " (" + death.problem + ")";
     if (record.deaths < 2) record.until = record.denied_at + kSuspicionSeconds;
     const std::string line = death.library + ":" + death.kernel + ": " + record.reason;
     log_.Warning(line + (InForce(record) ? "; it is not tried again"

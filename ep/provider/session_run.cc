@@ -263,25 +263,38 @@ Result<std::shared_ptr<const Entry>> SessionState::DefaultEntry(const Problem& p
   entry->notes.reason.store(static_cast<uint8_t>(Fallback::kNotWorthYet));
   const TuningMode mode = this->mode();
   std::string reasons;
+  const auto take = [&](const Backend& backend, const Candidate& candidate) {
+    Result<std::unique_ptr<Plan>> plan = backend.Prepare(problem, candidate);
+    if (!plan.ok()) {
+      reasons += "; " + candidate.FullName() + ": " + std::string(plan.status().message());
+      return false;
+    }
+    entry->record.winner = candidate;
+    entry->record.default_kernel = candidate.FullName();
+    entry->plan = std::move(plan).value();
+    return true;
+  };
+  std::vector<std::pair<std::shared_ptr<const Backend>, Candidate>> suspected;
   for (const std::shared_ptr<const Backend>& backend : CpuBackends()) {
     if (backend->may_hang()) continue;  // never unmeasured
     for (const Candidate& candidate : backend->Candidates(problem, CandidateScope::kDefault)) {
       if (const std::optional<std::string> denied = DenialOf(candidate)) {
         reasons += "; " + candidate.FullName() + " denied: " + *denied;
+        if (denied->starts_with(kDeathReason)) suspected.emplace_back(backend, candidate);
         continue;
       }
-      Result<std::unique_ptr<Plan>> plan = backend->Prepare(problem, candidate);
-      if (!plan.ok()) {
-        reasons += "; " + candidate.FullName() + ": " + std::string(plan.status().message());
-        continue;
-      }
-      entry->record.winner = candidate;
-      entry->record.default_kernel = candidate.FullName();
-      entry->plan = std::move(plan).value();
+      if (!take(*backend, candidate)) continue;
       entry->why = WhyDefault(mode);
       if (mode != TuningMode::kOff && mode != TuningMode::kRecord) StartFromNeighbour(*entry);
       return std::shared_ptr<const Entry>(std::move(entry));
     }
+  }
+  // A death is no proof: processes are killed for many reasons. Better than to answer nothing.
+  for (const auto& [backend, candidate] : suspected) {
+    if (!take(*backend, candidate)) continue;
+    entry->why =
+        std::string(kEveryKernelIsDenied) + ", this one only because " + std::string(kDeathReason);
+    return std::shared_ptr<const Entry>(std::move(entry));
   }
   return Status(StatusCode::kNotSupported,
                 "no kernel can run (" + ToString(problem) + ")" + reasons);

@@ -137,7 +137,9 @@ PerfReading SessionState::CountersOf(uint64_t hash) const {
 std::string SessionState::WhyOf(const Entry& entry) const {
   if (entry.tuned) return entry.why;
   std::string why = entry.why;
-  if (mode() == TuningMode::kOnline || mode() == TuningMode::kBackground) {
+  const bool background = mode() == TuningMode::kBackground;
+  // Where measuring would not help, the entry says why.
+  if ((background || mode() == TuningMode::kOnline) && !why.starts_with(kEveryKernelIsDenied)) {
     switch (static_cast<Fallback>(entry.notes.reason.load(std::memory_order_relaxed))) {
       case Fallback::kSessionBudget:
         why = "not measured: max_session_ms is spent";
@@ -149,7 +151,7 @@ std::string SessionState::WhyOf(const Entry& entry) const {
         why = "not measured: no memory for it";
         break;
       case Fallback::kNotWorthYet:
-        why = "not measured yet: its uses do not repay it so far";
+        if (background) why = "not measured yet: its uses do not repay it so far";
         break;
       case Fallback::kWaiting:
         why = "not measured yet: it waits for an idle moment";

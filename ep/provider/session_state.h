@@ -57,6 +57,11 @@ struct SessionStats {
       fallbacks;  // runs on the default kernel for want of a choice, by reason
 };
 
+// How the reason of a denial begins that rests on a process's death while the kernel ran.
+inline constexpr std::string_view kDeathReason = "a process ended while it ran";
+// How Entry::why begins when a suspect runs for want of any other kernel.
+inline constexpr std::string_view kEveryKernelIsDenied = "every kernel is denied";
+
 // Thread-safe. Lives as long as its provider; the control interface may hold it a little longer.
 class SessionState {
  public:

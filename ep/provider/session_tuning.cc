@@ -289,6 +289,10 @@ Status SessionState::TuneAndRun(const Problem& problem, const Operands& operands
   Result<std::shared_ptr<const Entry>> entry = Measure(problem, operands, executor, {});
   measuring.unlock();
   if (!entry.ok()) {
+    // Nothing to race: what there is may run all the same.
+    if (entry.status().code() == StatusCode::kNotSupported) {
+      return RunDefault(problem, operands, executor);
+    }
     if (entry.status().code() != StatusCode::kOutOfMemory) return entry.TakeStatus();
     // The call itself needs no more memory than it has: it runs, unmeasured.
     no_memory_until_ns_.store(SteadyNow() + kNoMemoryNs, std::memory_order_relaxed);
