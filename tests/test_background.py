@@ -210,7 +210,7 @@ def test_waiting_for_an_idle_moment_costs_none_of_the_budget(tmp_path: Path) -> 
     run(session, random((1, 1024)), times=ENOUGH)
     until_stats(session, tuned=1)  # there is something to save
     before = tunableop.stats(session).tuning_seconds * 1e3
-    run(session, random((64, 1024)), times=300)
+    run(session, random((512, 1024)), times=300)  # a race of it takes most of a second
     until_stats(session, pending=1)
     begin = time.monotonic()
     time.sleep(0.1)  # it measures, and is not done
