@@ -67,7 +67,7 @@ path, reason = sys.argv[1:3]
 session = tunableop.InferenceSession(MODEL, max_tuning_ms=200.0, trace=path + ".csv")
 right(session)
 kernels = {(row["library"], row["kernel"]) for row in csv.DictReader(open(path + ".csv"))}
-kernels |= {(k.split(":", 1)[0], k.split(":", 1)[1]) for k in [tunableop.explain(session).shapes[0].default_kernel]}
+kernels.add(tuple(tunableop.explain(session).shapes[0].default_kernel.split(":", 1)))
 from onnxruntime_ep_tunableop import _core
 identities = {library["library"]: library["identity"] for library in _core.libraries()}
 document = tunableop.get_tuning_results(session)
