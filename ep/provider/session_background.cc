@@ -10,12 +10,12 @@
 #include <thread>
 #include <utility>
 
-#include "provider/measure_pool.h"
 #include "provider/processors.h"
 #include "provider/run_gate.h"
 #include "provider/session_state.h"
 #include "provider/steady_ms.h"
 #include "tuner/clock.h"
+#include "tuner/measure_pool.h"
 #include "tuner/staleness.h"
 
 namespace tunableop {

@@ -20,7 +20,7 @@
 #include "backends/registry.h"
 #include "gemm/packed_b.h"
 #include "module/module.h"
-#include "module/thread_executor.h"
+#include "tuner/measure_pool.h"
 
 namespace py = pybind11;
 
@@ -123,7 +123,7 @@ void RunKernel(const Problem& problem, const Candidate& candidate, const Buffer&
   Status status;
   {
     py::gil_scoped_release release;
-    ThreadExecutor executor(threads);
+    MeasurePool executor(threads);
     status = plan->Run(operands, executor);
   }
   ThrowIfError(status);
@@ -141,7 +141,7 @@ std::vector<double> TimeKernel(const Problem& problem, const Candidate& candidat
   Status status;
   {
     py::gil_scoped_release release;
-    ThreadExecutor executor(threads);
+    MeasurePool executor(threads);
     for (int i = 0; i < iterations && status.ok(); ++i) {
       const auto start = std::chrono::steady_clock::now();
       for (int j = 0; j < repeat && status.ok(); ++j) status = plan->Run(operands, executor);

@@ -1,4 +1,4 @@
-#include "provider/measure_pool.h"
+#include "tuner/measure_pool.h"
 
 #include "tuner/clock.h"
 
@@ -8,6 +8,7 @@ namespace {
 // Longer than the gap between two calls of a race, and far shorter than ONNX Runtime's own threads
 // spin.
 constexpr int64_t kSpinNs = 100'000;
+constexpr int kSpinsBeforeYield = 1000;
 
 inline void Relax() noexcept {
 #if defined(__x86_64__)
@@ -58,7 +59,14 @@ void MeasurePool::ParallelFor(size_t count, Task task, void* context) noexcept {
   }
   wake_.notify_all();
   Drain();
-  while (busy_.load(std::memory_order_acquire) != 0) Relax();
+  // Beyond a moment, a thread that is late may be waiting for this very core.
+  for (int spins = 0; busy_.load(std::memory_order_acquire) != 0; ++spins) {
+    if (spins < kSpinsBeforeYield) {
+      Relax();
+    } else {
+      std::this_thread::yield();
+    }
+  }
 }
 
 void MeasurePool::Drain() noexcept {
