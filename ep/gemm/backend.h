@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,13 +15,17 @@
 
 namespace tunableop {
 
-// The data of one call. Strides and types are in the Problem. All memory is the caller's.
+// The data of one call. Strides and types are in the Problem. All memory is the caller's; it is the
+// card's where the kernels are a card's (Executor::queue).
 struct Operands {
   const void* a = nullptr;
   const void* b = nullptr;          // BLayout::kPlain
   const float* packed_b = nullptr;  // BLayout::kPacked: see gemm/packed_b.h
-  void* c = nullptr;                // read only when beta is not zero
-  const void* bias = nullptr;       // [n], epilogues with a bias
+  // A constant plain B once more, transposed: op(B)^T as n x k, dense rows of k, one for each batch
+  // item that has its own. For plans that ask for it (Plan::needs_transposed_b); null otherwise.
+  const void* b_transposed = nullptr;
+  void* c = nullptr;           // read only when beta is not zero
+  const void* bias = nullptr;  // [n], epilogues with a bias
   float alpha = 1.0F;
   float beta = 0.0F;
 };
@@ -47,12 +52,22 @@ class Plan {
 
   // Computes C. `operands` must fit the Problem that the plan was prepared for. Allocates nothing
   // that grows with the number of calls, takes no lock, does no I/O. Thread-safe.
+  // A card's kernel is queued on executor.queue() when this returns, and not done.
   virtual Status Run(const Operands& operands, Executor& executor) const noexcept = 0;
+
+  // It reads Operands::b_transposed in place of b.
+  virtual bool needs_transposed_b() const noexcept { return false; }
 };
 
 enum class CandidateScope : uint8_t {
   kDefault,  // the few that a cheap prior ranks first (3 to 5)
   kAll,      // everything the library can do for this problem
+};
+
+// A kernel and what it took, for Backend::Explore.
+struct TimedCandidate {
+  Candidate candidate;
+  double ms = 0.0;
 };
 
 // Thread-safe: every method may be called from any thread.
@@ -75,6 +90,16 @@ class Backend {
   // is what runs when nothing was measured (the default kernel), so it must be right and never a
   // gamble. The list depends on `problem` only: no clock, no measurement, no state.
   virtual std::vector<Candidate> Candidates(const Problem& problem, CandidateScope scope) const = 0;
+
+  // For libraries whose kernels are too many to list: at most `count` more that can run `problem`,
+  // none of which is among `known`. Without any in `known` that was timed: drawn at random, the
+  // same for the same `seed`. Else near the fastest of them. Empty: there are no more, or the
+  // library has no such search.
+  virtual std::vector<Candidate> Explore(const Problem& /*problem*/,
+                                         std::span<const TimedCandidate> /*known*/,
+                                         uint64_t /*seed*/, size_t /*count*/) const {
+    return {};
+  }
 
   // Makes a kernel ready. kNotFound: no kernel of that name; kNotSupported: it cannot run this
   // problem.

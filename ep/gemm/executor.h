@@ -6,6 +6,8 @@
 
 namespace tunableop {
 
+class DeviceQueue;
+
 class Executor {
  public:
   using Task = void (*)(void* context, size_t index);
@@ -18,6 +20,9 @@ class Executor {
 
   // Threads that ParallelFor can use at once, the caller included; >= 1. Constant.
   virtual int threads() const noexcept = 0;
+
+  // Where the kernels of a card are queued; null on a CPU.
+  virtual const DeviceQueue* queue() const noexcept { return nullptr; }
 };
 
 // Runs everything on the calling thread.

@@ -1,0 +1,34 @@
+// The cards of this machine, and which GEMM libraries can run on each. One process-wide list, made
+// at the first call from what the vendors' runtimes find, kept until the process ends. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/registry.h"
+#include "gemm/backend.h"
+#include "gemm/device.h"
+
+namespace tunableop {
+
+struct Gpu {
+  std::shared_ptr<const Device> device;
+  // The one that gives the default kernel first. Empty: no library can run on this card, and
+  // `reason` says why.
+  std::vector<std::shared_ptr<const Backend>> backends;
+  std::string reason;
+};
+
+// In the order of the runtimes: CUDA's cards, then HIP's.
+std::span<const Gpu> Gpus();
+
+// One line for each runtime and library of both vendors, present or not: "libcudart",
+// "libcublasLt", "libamdhip64", "libhipblaslt", "librocblas". `reason`: where it was looked for,
+// what was wrong with what was found ("driver older than the runtime" ...).
+std::vector<LibraryState> GpuLibraries();
+
+}  // namespace tunableop

@@ -1,0 +1,102 @@
+// A card with memory of its own, seen from the tuner and the provider. A CPU needs none of this.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "gemm/status.h"
+
+namespace tunableop {
+
+// A stream and an event of the vendor's runtime (cudaStream_t, hipEvent_t ...). A null stream is
+// the legacy default stream.
+using NativeStream = void*;
+using NativeEvent = void*;
+
+enum class CopyKind : uint8_t { kHostToDevice, kDeviceToHost, kDeviceToDevice };
+
+struct DeviceInfo {
+  std::string name;        // "NVIDIA H200"
+  std::string arch;        // "sm_90"; "gfx942": without the features that follow a colon
+  std::string pci_bus_id;  // "0000:00:06.0", lower case; empty: not known
+  int compute_units = 0;   // multiprocessors
+  size_t memory_bytes = 0;
+  size_t cache_bytes = 0;  // the last cache before the memory; 0: not known
+  int driver_version = 0;  // as the runtime gives them: 13000 is CUDA 13.0
+  int runtime_version = 0;
+};
+
+// One card through its vendor's runtime. Thread-safe. Every call makes the card the calling
+// thread's current one and puts back what was current before it returns. Nothing throws.
+//
+// Errors: kOutOfMemory; kNotFound: no such card, or no driver; kInternal, with the runtime's words,
+// for the rest. After an error that a card does not recover from (a lost device, an illegal
+// address) lost() is true, and everything fails.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual std::string_view backend() const noexcept = 0;  // "cuda", "hip"
+  virtual uint32_t vendor_id() const noexcept = 0;        // PCI: 0x10DE, 0x1002
+  virtual int ordinal() const noexcept = 0;               // as the runtime counts
+  virtual const DeviceInfo& info() const noexcept = 0;
+  virtual bool lost() const noexcept = 0;
+
+  // Memory of the card, aligned to 256 bytes. Free waits for nothing by itself, but the vendor's
+  // does: it synchronises the card.
+  virtual Result<void*> Allocate(size_t bytes) const = 0;
+  virtual void Free(void* memory) const noexcept = 0;
+  // Page-locked memory of the host: copies to and from it are asynchronous.
+  virtual Result<void*> AllocateHost(size_t bytes) const = 0;
+  virtual void FreeHost(void* memory) const noexcept = 0;
+  virtual Status MemoryInfo(size_t& free_bytes, size_t& total_bytes) const = 0;
+
+  // In the stream's order. From and to ordinary host memory they return when the host's side is
+  // done with.
+  virtual Status Copy(void* to, const void* from, size_t bytes, CopyKind kind,
+                      NativeStream stream) const = 0;
+  // Sets every byte.
+  virtual Status Fill(void* to, uint8_t value, size_t bytes, NativeStream stream) const = 0;
+
+  // Streams do not wait for the legacy default stream.
+  virtual Result<NativeStream> CreateStream() const = 0;
+  virtual void DestroyStream(NativeStream stream) const noexcept = 0;
+  // Waits until all that was queued is done, and reports what went wrong in it.
+  virtual Status Synchronize(NativeStream stream) const = 0;
+  // A graph is being captured: nothing may be allocated, waited for or measured.
+  virtual bool IsCapturing(NativeStream stream) const noexcept = 0;
+
+  virtual Result<NativeEvent> CreateEvent() const = 0;  // with timing
+  virtual void DestroyEvent(NativeEvent event) const noexcept = 0;
+  virtual Status RecordEvent(NativeEvent event, NativeStream stream) const = 0;
+  // What is queued after this waits for the event.
+  virtual Status WaitEvent(NativeStream stream, NativeEvent event) const = 0;
+  // Without waiting. An error of what was queued before is an error here.
+  virtual Status QueryEvent(NativeEvent event, bool& done) const = 0;
+  virtual Status SynchronizeEvent(NativeEvent event) const = 0;
+  // Between two events that are done.
+  virtual Status ElapsedMs(NativeEvent begin, NativeEvent end, double& ms) const = 0;
+
+  // Makes the card current on this thread; returns what was, for Restore. For calls of libraries
+  // that take it from there. A few tens of nanoseconds.
+  virtual int MakeCurrent() const noexcept = 0;
+  virtual void Restore(int previous) const noexcept = 0;
+};
+
+// The card is current on this thread while this lives.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(const Device& device) noexcept
+      : device_(device), previous_(device.MakeCurrent()) {}
+  ~CurrentDevice() { device_.Restore(previous_); }
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+
+ private:
+  const Device& device_;
+  const int previous_;
+};
+
+}  // namespace tunableop

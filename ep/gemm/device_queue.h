@@ -1,0 +1,87 @@
+// A stream with what the kernels that are queued on it need: a workspace of its own, and each
+// library's handle. Sharing either between streams gives wrong answers (measured).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "gemm/device.h"
+#include "gemm/device_memory.h"
+#include "gemm/executor.h"
+#include "gemm/status.h"
+
+namespace tunableop {
+
+// What a library keeps for one queue: a handle, mostly.
+class QueueState {
+ public:
+  virtual ~QueueState() = default;
+};
+
+// Thread-safe. Kernels of several threads may be queued on one: they run one after the other.
+class DeviceQueue {
+ public:
+  static constexpr size_t kLibraries = 4;  // that may keep a state here; each has its own slot
+
+  // `stream` is the caller's and outlives this. `workspace` may be empty.
+  DeviceQueue(std::shared_ptr<const Device> device, NativeStream stream, DeviceBuffer workspace)
+      : device_(std::move(device)), stream_(stream), workspace_(std::move(workspace)) {}
+  DeviceQueue(const DeviceQueue&) = delete;
+  DeviceQueue& operator=(const DeviceQueue&) = delete;
+
+  const Device& device() const noexcept { return *device_; }
+  const std::shared_ptr<const Device>& shared_device() const noexcept { return device_; }
+  NativeStream stream() const noexcept { return stream_; }
+  void* workspace() const noexcept { return workspace_.data(); }
+  size_t workspace_bytes() const noexcept { return workspace_.bytes(); }
+
+  // Null: not made yet. Lock-free.
+  QueueState* state(size_t library) const noexcept {
+    return states_[library].load(std::memory_order_acquire);
+  }
+  // Keeps it unless another thread was faster; returns what is kept.
+  QueueState* SetState(size_t library, std::unique_ptr<QueueState> state) const {
+    const std::lock_guard lock(mutex_);
+    if (owned_[library] == nullptr) {
+      owned_[library] = std::move(state);
+      states_[library].store(owned_[library].get(), std::memory_order_release);
+    }
+    return owned_[library].get();
+  }
+
+  // Nothing of it is freed: a kernel on it does not end.
+  void Abandon() noexcept {
+    workspace_.Abandon();
+    for (std::unique_ptr<QueueState>& state : owned_) static_cast<void>(state.release());
+  }
+
+ private:
+  const std::shared_ptr<const Device> device_;
+  const NativeStream stream_;
+  DeviceBuffer workspace_;
+  mutable std::mutex mutex_;
+  mutable std::array<std::unique_ptr<QueueState>, kLibraries> owned_;
+  mutable std::array<std::atomic<QueueState*>, kLibraries> states_{};
+};
+
+// How a card's kernels get at the queue: Plan::Run of a GPU library queues its work there and
+// returns.
+class QueueExecutor final : public Executor {
+ public:
+  // `queue` outlives this.
+  explicit QueueExecutor(const DeviceQueue& queue) noexcept : queue_(queue) {}
+  void ParallelFor(size_t count, Task task, void* context) noexcept override {
+    for (size_t i = 0; i < count; ++i) task(context, i);
+  }
+  int threads() const noexcept override { return 1; }
+  const DeviceQueue* queue() const noexcept override { return &queue_; }
+
+ private:
+  const DeviceQueue& queue_;
+};
+
+}  // namespace tunableop
