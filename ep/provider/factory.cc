@@ -103,7 +103,18 @@ OrtStatus* Factory::CreateEpImpl(OrtEpFactory* self, const OrtHardwareDevice* co
     Result<const OrtKernelRegistry*> registry = factory.Registry();
     if (!registry.ok()) return registry.TakeStatus();
     const Log log(logger != nullptr ? logger : factory.default_logger_.load());
-    auto state = std::make_shared<SessionState>(std::move(options).value(), log);
+    if (options.value().device.kind == DeviceChoice::Kind::kCuda ||
+        options.value().device.kind == DeviceChoice::Kind::kHip) {
+      return {StatusCode::kInvalidArgument,
+              std::string("TunableOp option 'device': expected auto or cpu, for ONNX Runtime gave "
+                          "this session the CPU, found '") +
+                  (options.value().device.kind == DeviceChoice::Kind::kCuda ? "cuda" : "hip") +
+                  "'"};
+    }
+    Result<Target> target = Target::Cpu().Restricted(options.value());
+    if (!target.ok()) return target.TakeStatus();
+    auto state =
+        std::make_shared<SessionState>(std::move(options).value(), log, std::move(target).value());
     if (!state->options().cache_path.empty()) {
       Status status = state->LoadOwnCache();
       if (!status.ok() && status.code() != StatusCode::kNotFound)

@@ -1,5 +1,6 @@
 #include "provider/options.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
@@ -87,14 +88,52 @@ Status ReadClaim(std::string_view text, Options& options) {
   return Status::Ok();
 }
 
+// "default", "all", or libraries' names with commas between them, which Target::Restricted judges.
 Status ReadCandidates(std::string_view text, Options& options) {
-  if (text == "default") {
-    options.tuner.candidates = CandidateScope::kDefault;
-  } else if (text == "all") {
-    options.tuner.candidates = CandidateScope::kAll;
-  } else {
-    return Wrong("candidates", "one of default, all", text);
+  options.libraries.clear();
+  options.tuner.candidates = text == "all" ? CandidateScope::kAll : CandidateScope::kDefault;
+  if (text == "default" || text == "all") return Status::Ok();
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string_view name = text.substr(begin, end - begin);
+    if (name.empty() || name.find_first_of(" \t:") != std::string_view::npos) {
+      return Wrong("candidates", "default, all, or names of libraries with commas between them",
+                   text);
+    }
+    options.libraries.emplace_back(name);
+    begin = end + 1;
   }
+  return Status::Ok();
+}
+
+Status ReadPrecision(std::string_view text, Options& options) {
+  for (const Precision precision : {Precision::kExact, Precision::kTf32, Precision::kBf16}) {
+    if (text != Name(precision)) continue;
+    options.precision = precision;
+    return Status::Ok();
+  }
+  return Wrong("precision", "one of exact, tf32, bf16", text);
+}
+
+Status ReadDevice(std::string_view text, Options& options) {
+  constexpr std::string_view kExpected = "auto, cpu, cuda, cuda:<id>, hip or hip:<id>";
+  using Kind = DeviceChoice::Kind;
+  const size_t colon = text.find(':');
+  const std::string_view name = text.substr(0, colon);
+  DeviceChoice choice;
+  if (name == "cuda" || name == "hip") {
+    choice.kind = name == "cuda" ? Kind::kCuda : Kind::kHip;
+    if (colon != std::string_view::npos) {
+      const std::optional<int> id = ParseNumber<int>(text.substr(colon + 1));
+      if (!id || *id < 0) return Wrong("device", kExpected, text);
+      choice.id = *id;
+    }
+  } else if (text == "cpu") {
+    choice.kind = Kind::kCpu;
+  } else if (text != "auto") {
+    return Wrong("device", kExpected, text);
+  }
+  options.device = choice;
   return Status::Ok();
 }
 
@@ -125,6 +164,7 @@ Status ReadOne(std::string_view key, std::string_view value, Options& options) {
     return Status::Ok();
   }
   if (key == "max_tuning_bytes") {
+    options.limits_scratch = true;
     return ReadNumber<size_t>(key, value, 0, size_t{1} << 40U,
                               "an integer number of bytes from 0 to 2^40",
                               options.tuner.max_scratch_bytes);
@@ -150,12 +190,8 @@ Status ReadOne(std::string_view key, std::string_view value, Options& options) {
     return ReadNumber<int>(key, value, 0, 4096, "an integer from 0 (find out) to 4096",
                            options.threads);
   }
-  if (key == "device") {
-    return value == "auto" || value == "cpu" ? Status::Ok() : Wrong(key, "one of auto, cpu", value);
-  }
-  if (key == "precision") {
-    return value == "exact" ? Status::Ok() : Wrong(key, "exact (a CPU runs fp32 as fp32)", value);
-  }
+  if (key == "device") return ReadDevice(value, options);
+  if (key == "precision") return ReadPrecision(value, options);
   if (key == "fusion") {
     // Done by the Python helper before the session exists; seen here only as a value to check.
     return value == "auto" || value == "off" || value == "keep"

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "gemm/problem.h"
 #include "gemm/status.h"
 #include "tuner/tuner.h"
 
@@ -39,7 +40,17 @@ enum class Buckets : uint8_t {
   kPowersOfTwo  // and every other m of its range: 1, 2, 3-4, 5-8, 9-16 ...
 };
 
+// Where the session's GEMMs run.
+struct DeviceChoice {
+  enum class Kind : uint8_t { kAuto, kCpu, kCuda, kHip };
+  Kind kind = Kind::kAuto;
+  int id = -1;  // -1: not said
+};
+
 struct Options {
+  DeviceChoice device;
+  Precision precision = Precision::kExact;
+  std::vector<std::string> libraries;  // that may run; empty: all there are
   TuningMode tuning = TuningMode::kOnline;
   ClaimPolicy claim = ClaimPolicy::kAuto;
   std::string cache_path;  // empty: no file
@@ -53,6 +64,7 @@ struct Options {
   double background_share = 0.2;     // of the time, at most, that measuring in the background takes
   std::string trace_path;            // a CSV of every measurement; empty: none
   bool verbose = false;              // one line on stderr for each GEMM call
+  bool limits_scratch = false;       // tuner.max_scratch_bytes was set by the user
   TunerOptions tuner;
 };
 

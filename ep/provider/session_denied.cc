@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "backends/registry.h"
 #include "provider/session_state.h"
 #include "tuner/deny_list.h"
 
@@ -36,7 +35,7 @@ DeniedRecord* FindDenied(std::vector<DeniedRecord>& all, const DeniedRecord& one
 
 void SessionState::TakeDenied(std::vector<DeniedRecord> denied) {
   for (DeniedRecord& record : denied) {
-    const std::shared_ptr<const Backend> backend = FindCpuBackend(record.library);
+    const std::shared_ptr<const Backend> backend = target_.Find(record.library);
     const bool concerns_us =
         backend != nullptr && backend->identity() == record.library_identity && InForce(record);
     if (concerns_us) {
@@ -60,7 +59,7 @@ void SessionState::LearnOfDeaths() {
   // -9 in that very moment): it counts for a week, and a second one within it for good. The default
   // kernel, which runs without any measurement too, is one death behind.
   for (const Death& death : CollectDeaths(options_.cache_path)) {
-    const std::shared_ptr<const Backend> backend = FindCpuBackend(death.library);
+    const std::shared_ptr<const Backend> backend = target_.Find(death.library);
     if (backend == nullptr) continue;  // of a library that is not here any more
     DeniedRecord record;
     record.library = death.library;

@@ -6,7 +6,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "backends/registry.h"
 #include "cache/file_store.h"
 #include "provider/session_state.h"
 #include "provider/steady_ms.h"
@@ -21,7 +20,7 @@ Problem RangeKey(const Problem& problem) noexcept {
 }
 
 std::string SessionState::WhyRefused(const Record& record, std::string& stale) const {
-  const std::shared_ptr<const Backend> backend = FindCpuBackend(record.winner.library);
+  const std::shared_ptr<const Backend> backend = target_.Find(record.winner.library);
   if (backend == nullptr) {
     return "field 'winner.library': expected a library that this process has, found '" +
            record.winner.library + "'; entry ignored";
@@ -101,7 +100,7 @@ size_t SessionState::Take(Knowledge knowledge, std::vector<std::string> refused,
 
 size_t SessionState::SetResults(std::string_view json, std::string_view origin,
                                 std::vector<std::string>& problems) {
-  LoadReport report = ParseResults(json, origin, CpuFingerprint());
+  LoadReport report = ParseResults(json, origin, target_.fingerprint());
   const size_t taken =
       Take(std::move(report.knowledge), std::move(report.problems), origin, problems);
   if (taken > 0) dirty_.store(true);
@@ -127,7 +126,7 @@ Status SessionState::LoadOwnCache() {
 
 Status SessionState::LoadRecords(const std::string& path, std::vector<std::string>& problems,
                                  size_t& taken) {
-  Result<LoadReport> loaded = LoadFile(path, CpuFingerprint());
+  Result<LoadReport> loaded = LoadFile(path, target_.fingerprint());
   if (!loaded.ok()) return loaded.TakeStatus();
   LoadReport report = std::move(loaded).value();
   if (path == options_.cache_path) budget_.Load(report.knowledge.spent);
@@ -208,13 +207,15 @@ Knowledge SessionState::Learned() const {
   return knowledge;
 }
 
-std::string SessionState::GetResults() const { return FormatResults(Learned(), CpuFingerprint()); }
+std::string SessionState::GetResults() const {
+  return FormatResults(Learned(), target_.fingerprint());
+}
 
 Status SessionState::SaveCache(const std::string& path, int patience_ms) {
   Knowledge knowledge = Learned();
   const bool own = path == options_.cache_path;
   if (own) knowledge.spent = budget_.TakeUnsaved();
-  Status status = SaveFile(path, knowledge, CpuFingerprint(), patience_ms);
+  Status status = SaveFile(path, knowledge, target_.fingerprint(), patience_ms);
   if (own && !status.ok()) budget_.GiveBack(knowledge.spent);
   return status;
 }

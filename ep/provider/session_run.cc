@@ -3,7 +3,6 @@
 #include <optional>
 #include <utility>
 
-#include "backends/registry.h"
 #include "provider/session_state.h"
 #include "tuner/clock.h"
 #include "tuner/deny_list.h"
@@ -186,7 +185,7 @@ std::shared_ptr<const Entry> SessionState::Adopt(const Problem& problem) {
     const Known& known = found->second;
     // Kept for want of time, of which there is more here.
     if (WantsMoreTime(known.record)) return nullptr;
-    const std::shared_ptr<const Backend> backend = FindCpuBackend(known.record.winner.library);
+    const std::shared_ptr<const Backend> backend = target_.Find(known.record.winner.library);
     if (backend == nullptr) return nullptr;  // Take refuses such records; libraries do not vanish
     Result<std::unique_ptr<Plan>> plan = backend->Prepare(problem, known.record.winner);
     if (plan.ok()) {
@@ -220,7 +219,7 @@ std::shared_ptr<const Entry> SessionState::AdoptRange(const Problem& problem) {
   const auto found = ranges_.find(RangeKey(problem));
   if (found == ranges_.end()) return nullptr;
   const Known& known = found->second;
-  const std::shared_ptr<const Backend> backend = FindCpuBackend(known.record.winner.library);
+  const std::shared_ptr<const Backend> backend = target_.Find(known.record.winner.library);
   if (backend == nullptr) return nullptr;
   Result<std::unique_ptr<Plan>> plan = backend->Prepare(problem, known.record.winner);
   if (!plan.ok()) return nullptr;  // another m of the range supports it; this one is on its own
@@ -275,7 +274,7 @@ Result<std::shared_ptr<const Entry>> SessionState::DefaultEntry(const Problem& p
     return true;
   };
   std::vector<std::pair<std::shared_ptr<const Backend>, Candidate>> suspected;
-  for (const std::shared_ptr<const Backend>& backend : CpuBackends()) {
+  for (const std::shared_ptr<const Backend>& backend : target_.backends()) {
     if (backend->may_hang()) continue;  // never unmeasured
     for (const Candidate& candidate : backend->Candidates(problem, CandidateScope::kDefault)) {
       if (const std::optional<std::string> denied = DenialOf(candidate)) {
@@ -304,7 +303,7 @@ void SessionState::StartFromNeighbour(Entry& entry) {
   const Problem& problem = entry.record.problem;
   const std::optional<Candidate> winner = neighbours_.Advice(problem);
   if (!winner || *winner == entry.record.winner || DenialOf(*winner)) return;
-  const std::shared_ptr<const Backend> backend = FindCpuBackend(winner->library);
+  const std::shared_ptr<const Backend> backend = target_.Find(winner->library);
   if (backend == nullptr || backend->may_hang()) return;
   Result<std::unique_ptr<Plan>> plan = backend->Prepare(problem, *winner);
   if (!plan.ok()) return;

@@ -5,11 +5,9 @@
 #include <iterator>
 #include <utility>
 
-#include "backends/registry.h"
 #include "provider/thread_probe.h"
 #include "tuner/clock.h"
 #include "tuner/deny_list.h"
-#include "tuner/sensors.h"
 
 namespace tunableop {
 namespace {
@@ -21,10 +19,16 @@ constexpr size_t kMaxNotes = 256;
 constexpr size_t kQueueShare = 4;
 constexpr size_t kStockShare = 2;
 
+Options WithDefaults(Options options, const Target& target) {
+  if (!options.limits_scratch) options.tuner.max_scratch_bytes = target.DefaultScratchBytes();
+  return options;
+}
+
 }  // namespace
 
-SessionState::SessionState(Options options, Log log)
-    : options_(std::move(options)),
+SessionState::SessionState(Options options, Log log, Target target)
+    : options_(WithDefaults(std::move(options), target)),
+      target_(std::move(target)),
       log_(log),
       born_ns_(SteadyNow()),
       mode_(options_.tuning),
@@ -37,9 +41,8 @@ SessionState::SessionState(Options options, Log log)
                    [this] { LookAround(); }},
                   options_.tuner.max_scratch_bytes / kQueueShare, options_.background_share),
       stock_(MakeStockBackend(options_.tuner.max_scratch_bytes / kStockShare)),
-      watch_(std::make_unique<MachineWatch>(CpuSensors())) {
+      watch_(std::make_unique<MachineWatch>(target_.MakeSensors())) {
   reporting_.store(options_.verbose || log_.debug_enabled());
-  CpuBackends();  // loads what libraries there are now, and not in the first request
   if (options_.trace_path.empty()) return;
   Result<std::unique_ptr<Trace>> trace = Trace::Open(options_.trace_path);
   if (trace.ok()) {

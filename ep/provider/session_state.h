@@ -29,6 +29,7 @@
 #include "provider/options.h"
 #include "provider/profiler.h"
 #include "provider/stock_backend.h"
+#include "provider/target.h"
 #include "provider/trace.h"
 #include "tuner/machine_watch.h"
 #include "tuner/tuner.h"
@@ -65,12 +66,14 @@ inline constexpr std::string_view kEveryKernelIsDenied = "every kernel is denied
 // Thread-safe. Lives as long as its provider; the control interface may hold it a little longer.
 class SessionState {
  public:
-  SessionState(Options options, Log log);
+  // `target` is restricted to what the options name (Target::Restricted).
+  SessionState(Options options, Log log, Target target);
   ~SessionState();
   SessionState(const SessionState&) = delete;
   SessionState& operator=(const SessionState&) = delete;
 
   const Options& options() const noexcept { return options_; }
+  const Target& target() const noexcept { return target_; }
   const Log& log() const noexcept { return log_; }
   TuningMode mode() const noexcept { return mode_.load(std::memory_order_relaxed); }
   // Whether anything may be measured unasked.
@@ -275,6 +278,7 @@ class SessionState {
   static constexpr int64_t kSaveIntervalMs = 2000;
 
   const Options options_;
+  const Target target_;
   const Log log_;
   const int64_t born_ns_;
   std::atomic<TuningMode> mode_;

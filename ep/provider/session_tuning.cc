@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "backends/registry.h"
 #include "provider/per_process.h"
 #include "provider/processors.h"
 #include "provider/run_gate.h"
@@ -59,7 +58,7 @@ std::mutex& SessionState::Measuring() noexcept {
 bool SessionState::IsCold(const Problem& problem) const noexcept {
   // The weights of the other layers push this one's out of the cache before it is used again.
   return problem.b_constant != 0 &&
-         weight_bytes_.load(std::memory_order_relaxed) > LastLevelCacheBytes();
+         weight_bytes_.load(std::memory_order_relaxed) > target_.CacheBytes();
 }
 
 TrialJournal* SessionState::Journal() {
@@ -80,7 +79,7 @@ std::shared_ptr<const Entry> SessionState::MakeEntry(const Problem& problem,
                                                      const TuneResult& result,
                                                      const StockFigure& stock, const How& how) {
   auto entry = std::make_shared<Entry>();
-  const std::shared_ptr<const Backend> backend = FindCpuBackend(result.winner.library);
+  const std::shared_ptr<const Backend> backend = target_.Find(result.winner.library);
   Record& record = entry->record;
   record.problem = problem;
   record.winner = result.winner;
@@ -199,7 +198,7 @@ Result<std::shared_ptr<const Entry>> SessionState::Measure(const Problem& proble
   const auto spent_ms = [&, begin = working_ns()] {
     return static_cast<double>(working_ns() - begin) * 1e-6;
   };
-  Result<TuneResult> tuned = Tune(problem, operands, executor, CpuBackends(), tuner);
+  Result<TuneResult> tuned = Tune(problem, operands, executor, target_.backends(), tuner);
   if (!tuned.ok()) {
     budget_.Spend(spent_ms());
     dirty_.store(true, std::memory_order_relaxed);  // the account
