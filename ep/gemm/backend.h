@@ -101,6 +101,13 @@ class Backend {
     return {};
   }
 
+  // Queues on executor.queue(): `out` becomes what Operands::b_transposed says of the plain B `b`.
+  // kNotSupported: the library cannot.
+  virtual Status TransposeB(const Problem& /*problem*/, const void* /*b*/, void* /*out*/,
+                            Executor& /*executor*/) const {
+    return {StatusCode::kNotSupported, "the library does not transpose"};
+  }
+
   // Makes a kernel ready. kNotFound: no kernel of that name; kNotSupported: it cannot run this
   // problem.
   virtual Result<std::unique_ptr<Plan>> Prepare(const Problem& problem,

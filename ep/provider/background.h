@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
 
+#include "gemm/device_memory.h"
 #include "gemm/problem.h"
 #include "provider/per_process.h"
 #include "tuner/owned_operands.h"
@@ -19,6 +21,8 @@ namespace tunableop {
 struct PendingTuning {
   Problem problem;
   OwnedOperands operands;
+  // Done when copies on a card are there; null: they are.
+  std::shared_ptr<const DeviceEvent> ready;
   double worth_ms = 0.0;  // uses so far times the time of one: the most valuable goes first
 };
 

@@ -6,10 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "gemm/device_memory.h"
 #include "gemm/packed_b.h"
 
 namespace tunableop {
@@ -25,12 +28,13 @@ enum class Fallback : uint8_t {
   kDayBudget,      // max_day_ms is spent
   kNotWorthYet,    // its uses do not repay a measurement yet
   kWaiting,        // waits for an idle moment to be measured in
+  kCapturing,      // the card's stream records a graph, and nothing may be measured
   kCount,
 };
 constexpr std::string_view Name(Fallback reason) noexcept {
   constexpr std::array<std::string_view, static_cast<size_t>(Fallback::kCount)> kNames = {
-      "tuning_off",     "recording",  "not_in_cache",  "tuner_busy",      "out_of_memory",
-      "session_budget", "day_budget", "not_worth_yet", "waiting_for_idle"};
+      "tuning_off",     "recording",  "not_in_cache",  "tuner_busy",       "out_of_memory",
+      "session_budget", "day_budget", "not_worth_yet", "waiting_for_idle", "graph_capture"};
   return kNames[static_cast<size_t>(reason)];
 }
 
@@ -94,6 +98,38 @@ class alignas(64) NodeCounters {
   std::array<std::atomic<uint64_t>, static_cast<size_t>(Fallback::kCount)> fallbacks_{};
 };
 
+// A copy of a constant B on a card, transposed, made when a kernel that reads it is elected.
+class TransposedWeight {
+ public:
+  // The copy of `b`; null: there is none. Lock-free.
+  const void* Find(const void* b) const noexcept {
+    const Copy* copy = copy_.load(std::memory_order_acquire);
+    return copy != nullptr && copy->of == b ? copy->memory.data() : nullptr;
+  }
+  // One B for each node: a second is not kept, and null is returned.
+  const void* Keep(const void* b, DeviceBuffer memory) {
+    const std::lock_guard lock(mutex_);
+    if (owned_ == nullptr) {
+      owned_ = std::make_unique<const Copy>(Copy{b, std::move(memory)});
+      copy_.store(owned_.get(), std::memory_order_release);
+    }
+    return owned_->of == b ? owned_->memory.data() : nullptr;
+  }
+  // It could not be made, and is not to be tried again.
+  void Refuse() noexcept { refused_.store(true, std::memory_order_relaxed); }
+  bool refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Copy {
+    const void* of;
+    DeviceBuffer memory;
+  };
+  std::mutex mutex_;
+  std::unique_ptr<const Copy> owned_;
+  std::atomic<const Copy*> copy_{nullptr};
+  std::atomic<bool> refused_{false};
+};
+
 struct GemmNode {
   std::string op;    // "MatMul"
   std::string name;  // may be empty
@@ -101,6 +137,7 @@ struct GemmNode {
   int64_t k = 0;
   int64_t n = 0;
   std::shared_ptr<const PackedB> weight;
+  TransposedWeight transposed;
   NodeCounters counters;
 };
 

@@ -15,6 +15,7 @@
 #include "provider/session_state.h"
 #include "provider/steady_ms.h"
 #include "tuner/clock.h"
+#include "tuner/device_operands.h"
 #include "tuner/measure_pool.h"
 #include "tuner/staleness.h"
 
@@ -41,7 +42,8 @@ double CostMs(double ms, double max_tuning_ms) noexcept {
 }  // namespace
 
 void SessionState::ConsiderTuning(const Entry& entry, const Problem& problem,
-                                  const Operands& operands, const GemmNode& node) noexcept {
+                                  const Operands& operands, Executor& executor,
+                                  const GemmNode& node) noexcept {
   const bool on_demand = collecting_.load(std::memory_order_relaxed);
   if (!Measures() || entry.notes.queued.load(std::memory_order_relaxed)) return;
   if (!on_demand && IsPutOff(entry)) return;
@@ -58,8 +60,9 @@ void SessionState::ConsiderTuning(const Entry& entry, const Problem& problem,
       return;
     }
   }
+  if (IsCapturing(executor)) return;
   if (entry.notes.queued.exchange(true)) return;
-  if (Queue(entry, problem, operands, node, uses * ms)) {
+  if (Queue(entry, problem, operands, executor, node, uses * ms)) {
     entry.notes.reason.store(static_cast<uint8_t>(Fallback::kWaiting), std::memory_order_relaxed);
     entry.notes.attention.store(false, std::memory_order_relaxed);
     return;
@@ -69,13 +72,12 @@ void SessionState::ConsiderTuning(const Entry& entry, const Problem& problem,
 }
 
 bool SessionState::Queue(const Entry& entry, const Problem& problem, const Operands& operands,
-                         const GemmNode& node, double worth_ms) noexcept {
+                         Executor& executor, const GemmNode& node, double worth_ms) noexcept {
   try {
     if (entry.tuned) {
       worth_ms = entry.record.winner_ms * static_cast<double>(UsesOf(entry.hash));
     }
-    Result<OwnedOperands> copy =
-        OwnedOperands::Copy(problem, operands, node.weight, background_.room());
+    Result<PendingTuning> copy = CopyForLater(problem, operands, executor, node);
     if (!copy.ok()) {
       if (background_.size() == 0) {
         Note(std::string(copy.status().message()) + "; not measured");
@@ -84,7 +86,8 @@ bool SessionState::Queue(const Entry& entry, const Problem& problem, const Opera
       }
       return false;
     }
-    return background_.Offer({problem, std::move(copy).value(), worth_ms});
+    copy.value().worth_ms = worth_ms;
+    return background_.Offer(std::move(copy).value());
   } catch (const std::bad_alloc&) {
     return false;  // the request itself has its answer already
   }
@@ -107,12 +110,13 @@ Result<std::shared_ptr<const Entry>> SessionState::MeasurePending(const PendingT
     for (const std::shared_ptr<const Entry>& entry : cache_.Entries()) {
       if (entry->record.problem == pending.problem && entry->tuned) serving = entry;
     }
-    // Threads for this measurement only.
-    MeasurePool pool(std::max<int>(1, pending.problem.threads));
     How how;
     how.pacer = pacer;
     how.with_stock = true;
     how.serving = serving.get();
+    if (target_.is_gpu()) return MeasurePendingOnCard(pending, how);
+    // Threads for this measurement only.
+    MeasurePool pool(std::max<int>(1, pending.problem.threads));
     return Measure(pending.problem, pending.operands.view(), pool, how);
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kOutOfMemory, "out of memory while measuring");
@@ -213,7 +217,11 @@ size_t SessionState::QueueRecorded() {
       uses = seen_[problem];
     }
     const double worth_ms = static_cast<double>(uses) * Flops(problem) / kFlopsPerMs;
-    background_.Offer({problem, std::move(made).value(), worth_ms});
+    if (target_.is_gpu()) {
+      made = CopyToDevice(problem, made.value().view(), target_.device(), background_.room());
+      if (!made.ok()) continue;
+    }
+    background_.Offer({problem, std::move(made).value(), nullptr, worth_ms});
   }
   return background_.size();
 }

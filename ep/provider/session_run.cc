@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "gemm/device_queue.h"
 #include "provider/session_state.h"
 #include "tuner/clock.h"
 #include "tuner/deny_list.h"
@@ -55,7 +56,7 @@ Status SessionState::Run(const Problem& problem, const Operands& operands, Execu
       const bool attention = entry->notes.attention.load(std::memory_order_relaxed);
       if (entry->tuned && !attention && !Reporting()) {
         node.counters.Hit(entry->hash);
-        return entry->plan->Run(operands, executor);
+        return RunPlan(*entry, operands, executor, node);
       }
       if (entry->tuned || mode() != TuningMode::kOnline || IsPutOff(*entry)) {
         return RunWatched(*entry, problem, operands, executor, node);
@@ -63,6 +64,11 @@ Status SessionState::Run(const Problem& problem, const Operands& operands, Execu
     }
   }
   return RunUncached(problem, operands, executor, node);
+}
+
+bool SessionState::IsCapturing(const Executor& executor) noexcept {
+  const DeviceQueue* queue = executor.queue();
+  return queue != nullptr && queue->device().IsCapturing(queue->stream());
 }
 
 bool SessionState::IsPutOff(const Entry& entry) const noexcept {
@@ -85,10 +91,10 @@ Status SessionState::RunWatched(const Entry& entry, const Problem& problem,
   const bool reporting = Reporting();
   const bool counting = !entry.tuned && mode != TuningMode::kOff && mode != TuningMode::kCached;
   const bool attention = entry.notes.attention.load(std::memory_order_relaxed);
-  if (!reporting && !counting && !attention) return entry.plan->Run(operands, executor);
+  if (!reporting && !counting && !attention) return RunPlan(entry, operands, executor, node);
 
   const int64_t begin = SteadyNow();
-  TUNABLEOP_RETURN_IF_ERROR(entry.plan->Run(operands, executor));
+  TUNABLEOP_RETURN_IF_ERROR(RunPlan(entry, operands, executor, node));
   const int64_t end = SteadyNow();
   if (counting) {
     entry.notes.uses.fetch_add(1, std::memory_order_relaxed);
@@ -97,7 +103,7 @@ Status SessionState::RunWatched(const Entry& entry, const Problem& problem,
   }
   if (reporting) Report(entry, entry.tuned, begin, end);
   if (mode == TuningMode::kBackground || (attention && mode == TuningMode::kOnline)) {
-    ConsiderTuning(entry, problem, operands, node);
+    ConsiderTuning(entry, problem, operands, executor, node);
   }
   return Status::Ok();
 }
@@ -119,10 +125,10 @@ void SessionState::Report(const Entry& entry, bool hit, int64_t begin_ns, int64_
 }
 
 Status SessionState::RunReported(const Entry& entry, const Operands& operands, Executor& executor,
-                                 bool hit) const {
-  if (!Reporting()) return entry.plan->Run(operands, executor);
+                                 GemmNode& node, bool hit) {
+  if (!Reporting()) return RunPlan(entry, operands, executor, node);
   const int64_t begin = SteadyNow();
-  TUNABLEOP_RETURN_IF_ERROR(entry.plan->Run(operands, executor));
+  TUNABLEOP_RETURN_IF_ERROR(RunPlan(entry, operands, executor, node));
   Report(entry, hit, begin, SteadyNow());
   return Status::Ok();
 }
@@ -137,22 +143,26 @@ Status SessionState::RunUncached(const Problem& problem, const Operands& operand
       // same.
       if (options_.revalidate_ms > 0 && Measures()) static_cast<void>(background_.Start());
       node.counters.Hit(entry->hash);
-      return RunReported(*entry, operands, executor, entry->tuned);
+      return RunReported(*entry, operands, executor, node, entry->tuned);
     }
     node.counters.misses.fetch_add(1, std::memory_order_relaxed);
     if (log_.debug_enabled()) log_.Debug("miss (" + ToString(problem) + ")");
   }
+  if (IsCapturing(executor)) {
+    node.counters.FellBack(Fallback::kCapturing);
+    return RunDefault(problem, operands, executor, node);
+  }
   if (mode == TuningMode::kOnline) return TuneAndRun(problem, operands, executor, node);
   if (mode == TuningMode::kOff || mode == TuningMode::kCached) {
     node.counters.FellBack(mode == TuningMode::kOff ? Fallback::kTuningOff : Fallback::kNotInCache);
-    return RunDefault(problem, operands, executor);
+    return RunDefault(problem, operands, executor, node);
   }
   Result<std::shared_ptr<const Entry>> entry = DefaultEntry(problem);
   if (!entry.ok()) return entry.TakeStatus();
   PutDefault(entry.value());
   node.counters.FellBack(ReasonOf(*entry.value(), mode));
   const int64_t begin = SteadyNow();
-  TUNABLEOP_RETURN_IF_ERROR(entry.value()->plan->Run(operands, executor));
+  TUNABLEOP_RETURN_IF_ERROR(RunPlan(*entry.value(), operands, executor, node));
   const int64_t end = SteadyNow();
   if (mode == TuningMode::kRecord) {
     CountSeen(problem);
@@ -162,7 +172,8 @@ Status SessionState::RunUncached(const Problem& problem, const Operands& operand
   entry.value()->notes.nanoseconds.fetch_add(static_cast<uint64_t>(end - begin),
                                              std::memory_order_relaxed);
   if (Reporting()) Report(*entry.value(), false, begin, end);
-  if (mode == TuningMode::kBackground) ConsiderTuning(*entry.value(), problem, operands, node);
+  if (mode == TuningMode::kBackground)
+    ConsiderTuning(*entry.value(), problem, operands, executor, node);
   return Status::Ok();
 }
 
@@ -192,6 +203,7 @@ std::shared_ptr<const Entry> SessionState::Adopt(const Problem& problem) {
       auto entry = std::make_shared<Entry>();
       entry->record = known.record;
       entry->plan = std::move(plan).value();
+      entry->plan_without_copy = PlanWithoutCopy(problem, *entry->plan);
       entry->tuned = true;
       entry->why = known.why;
       entry->hash = Hash(problem);
@@ -230,6 +242,7 @@ std::shared_ptr<const Entry> SessionState::AdoptRange(const Problem& problem) {
   entry->record.default_ms = 0.0;
   entry->record.stock_ms = 0.0;
   entry->plan = std::move(plan).value();
+  entry->plan_without_copy = PlanWithoutCopy(problem, *entry->plan);
   entry->tuned = true;
   entry->why = "m from " + std::to_string(known.record.m_low) + " to " +
                std::to_string(known.record.m_high) +
@@ -309,21 +322,22 @@ void SessionState::StartFromNeighbour(Entry& entry) {
   if (!plan.ok()) return;
   entry.record.winner = *winner;
   entry.plan = std::move(plan).value();
+  entry.plan_without_copy = PlanWithoutCopy(problem, *entry.plan);
 }
 
 Status SessionState::RunDefault(const Problem& problem, const Operands& operands,
-                                Executor& executor) {
+                                Executor& executor, GemmNode& node) {
   {
     const SessionCache::ReadGuard guard;
     // With tuning=online an untuned entry is a miss, which its next use may measure; until then its
     // plan serves.
     if (const Entry* entry = cache_.Find(problem))
-      return RunReported(*entry, operands, executor, entry->tuned);
+      return RunReported(*entry, operands, executor, node, entry->tuned);
   }
   Result<std::shared_ptr<const Entry>> entry = DefaultEntry(problem);
   if (!entry.ok()) return entry.TakeStatus();
   PutDefault(entry.value());
-  return RunReported(*entry.value(), operands, executor, false);
+  return RunReported(*entry.value(), operands, executor, node, false);
 }
 
 }  // namespace tunableop

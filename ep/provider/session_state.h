@@ -178,14 +178,22 @@ class SessionState {
   void Report(const Entry& entry, bool hit, int64_t begin_ns, int64_t end_ns) const;
   // Runs an entry's kernel, and reports it where that is asked for.
   Status RunReported(const Entry& entry, const Operands& operands, Executor& executor,
-                     bool hit) const;
+                     GemmNode& node, bool hit);
   // The entry for a problem that was loaded but not met yet, or that another m of its range
   // decided; nullptr when there is none that can be used.
   std::shared_ptr<const Entry> Adopt(const Problem& problem);
   std::shared_ptr<const Entry> AdoptRange(const Problem& problem);
   // The default was kept for want of time, of which there is more here.
   bool WantsMoreTime(const Record& record) const noexcept;
-  Status RunDefault(const Problem& problem, const Operands& operands, Executor& executor);
+  Status RunDefault(const Problem& problem, const Operands& operands, Executor& executor,
+                    GemmNode& node);
+  // Runs an entry's kernel. `entry` is guarded or the caller's.
+  Status RunPlan(const Entry& entry, const Operands& operands, Executor& executor, GemmNode& node) {
+    if (entry.plan_without_copy == nullptr) return entry.plan->Run(operands, executor);
+    return RunOnCopy(entry, operands, executor, node);
+  }
+  // A graph is being captured on the card's stream.
+  static bool IsCapturing(const Executor& executor) noexcept;
   // The kernel for an unmeasured problem: that of the nearest measured m, or the default.
   Result<std::shared_ptr<const Entry>> DefaultEntry(const Problem& problem);
   // Puts an entry of the default kernel into the cache, unless better is known meanwhile.
@@ -233,13 +241,30 @@ class SessionState {
   bool IsCold(const Problem& problem) const noexcept;
   TrialJournal* Journal();
 
+  // session_card.cc: what only a card has.
+  Result<TuneResult> TuneOnCard(const Problem& problem, const Operands& operands,
+                                Executor& executor, const TunerOptions& options);
+  // The default kernel, where `plan` needs a copy of B; null otherwise.
+  std::shared_ptr<const Plan> PlanWithoutCopy(const Problem& problem, const Plan& plan) const;
+  // Runs a plan that reads a transposed copy of the weight, which is made in its first call.
+  Status RunOnCopy(const Entry& entry, const Operands& operands, Executor& executor,
+                   GemmNode& node);
+  // Null: there is no memory for it, or it cannot be made now.
+  const void* MakeTransposed(const Entry& entry, const Operands& operands, Executor& executor,
+                             GemmNode& node);
+  // Copies of operands to be measured on later.
+  Result<PendingTuning> CopyForLater(const Problem& problem, const Operands& operands,
+                                     Executor& executor, const GemmNode& node);
+  Result<std::shared_ptr<const Entry>> MeasurePendingOnCard(const PendingTuning& pending,
+                                                            const How& how);
+
   // session_background.cc: what waits to be measured, and what has to be measured again.
   void ConsiderTuning(const Entry& entry, const Problem& problem, const Operands& operands,
-                      const GemmNode& node) noexcept;
+                      Executor& executor, const GemmNode& node) noexcept;
   // Copies the operands and queues; false: no room, memory or thread at present. `worth_ms`: of
   // an entry that is not tuned.
   bool Queue(const Entry& entry, const Problem& problem, const Operands& operands,
-             const GemmNode& node, double worth_ms) noexcept;
+             Executor& executor, const GemmNode& node, double worth_ms) noexcept;
   // It waits no longer, was not measured, and may be queued again after `for_ns`.
   void Release(const Problem& problem, int64_t for_ns) noexcept;
   double MeasureInBackground(PendingTuning&& pending, const std::atomic<bool>& stop);
@@ -286,6 +311,7 @@ class SessionState {
   HeapTrim heap_trim_;
   const std::shared_ptr<ProfilerSink> profiler_ = std::make_shared<ProfilerSink>();
   std::atomic<size_t> weight_bytes_{0};
+  std::atomic<size_t> transposed_bytes_{0};  // of the copies of weights that RunOnCopy made
   std::atomic<int> threads_{0};
   std::mutex threads_mutex_;
   // Every call is reported: TUNABLEOP_VERBOSE or debug lines.

@@ -98,7 +98,8 @@ std::shared_ptr<const Entry> SessionState::MakeEntry(const Problem& problem,
   // constant, or a mean over idle cores.
   watch_->FeedClock(result.clock_mhz);
   record.temperature_c = watch_->state().temperature_c.value_or(0.0);
-  record.clock_mhz = result.clock_mhz;
+  // A card's clock is its driver's word, read right after it was busy.
+  record.clock_mhz = target_.is_gpu() ? watch_->state().clock_mhz.value_or(0.0) : result.clock_mhz;
   if (how.serving != nullptr && how.serving->record.winner == result.winner) {
     record.confirmations = how.serving->record.confirmations + 1;
   }
@@ -108,6 +109,7 @@ std::shared_ptr<const Entry> SessionState::MakeEntry(const Problem& problem,
     record.m_high = range.high;
   }
   entry->plan = result.plan;
+  entry->plan_without_copy = PlanWithoutCopy(problem, *result.plan);
   entry->tuned = true;
   entry->why = result.why;
   entry->hash = Hash(problem);
@@ -130,6 +132,7 @@ std::shared_ptr<const Entry> SessionState::Renew(const Entry& serving, const Tun
   entry->record.temperature_c = state.temperature_c.value_or(entry->record.temperature_c);
   if (result.clock_mhz > 0.0) entry->record.clock_mhz = result.clock_mhz;
   entry->plan = result.plan;
+  entry->plan_without_copy = PlanWithoutCopy(entry->record.problem, *result.plan);
   entry->tuned = true;
   entry->why = serving.why;
   entry->hash = serving.hash;
@@ -188,7 +191,8 @@ Result<std::shared_ptr<const Entry>> SessionState::Measure(const Problem& proble
   tuner.pacer = how.pacer;
   tuner.cold_b = IsCold(problem);
   tuner.count_hardware = options_.measure_mode == MeasureMode::kCounters;
-  if (how.with_stock && problem.threads <= 1) tuner.spectator = stock_;
+  const bool with_stock = how.with_stock && !target_.is_gpu();
+  if (with_stock && problem.threads <= 1) tuner.spectator = stock_;
   if (how.serving != nullptr) tuner.incumbent = how.serving->record.winner;
   watch_->Poll(Runs().in_flight() == 0);
   // What was waited for a turn costs nothing.
@@ -198,7 +202,10 @@ Result<std::shared_ptr<const Entry>> SessionState::Measure(const Problem& proble
   const auto spent_ms = [&, begin = working_ns()] {
     return static_cast<double>(working_ns() - begin) * 1e-6;
   };
-  Result<TuneResult> tuned = Tune(problem, operands, executor, target_.backends(), tuner);
+  Result<TuneResult> tuned = target_.is_gpu()
+                                 ? TuneOnCard(problem, operands, executor, tuner)
+                                 : Tune(problem, operands, executor, target_.backends(), tuner);
+  if (target_.is_gpu()) watch_->Poll(/*idle=*/false);
   if (!tuned.ok()) {
     budget_.Spend(spent_ms());
     dirty_.store(true, std::memory_order_relaxed);  // the account
@@ -221,7 +228,7 @@ Result<std::shared_ptr<const Entry>> SessionState::Measure(const Problem& proble
   if (result.spectator_ms > 0.0) {
     stock.ms = std::max(result.spectator_ms - stock_->OverheadMs(), 1e-6);
     stock.wins = result.spectator_wins;
-  } else if (how.with_stock && problem.threads > 1 && result.winner_ms > 0.0) {
+  } else if (with_stock && problem.threads > 1 && result.winner_ms > 0.0) {
     stock = StockAlone(problem, operands, executor, result, how.pacer);
   }
   const double spent = spent_ms();
@@ -249,7 +256,7 @@ Result<std::shared_ptr<const Entry>> SessionState::Measure(const Problem& proble
 Status SessionState::RunPutOff(const Problem& problem, const Operands& operands, Executor& executor,
                                GemmNode& node, Fallback reason, int64_t for_ns) {
   node.counters.FellBack(reason);
-  TUNABLEOP_RETURN_IF_ERROR(RunDefault(problem, operands, executor));
+  TUNABLEOP_RETURN_IF_ERROR(RunDefault(problem, operands, executor, node));
   const SessionCache::ReadGuard guard;
   if (const Entry* entry = cache_.Find(problem); entry != nullptr && !entry->tuned) {
     entry->notes.reason.store(static_cast<uint8_t>(reason), std::memory_order_relaxed);
@@ -272,7 +279,7 @@ Status SessionState::TuneAndRun(const Problem& problem, const Operands& operands
     // Somebody measures already. Waiting would stall this request, and a second measurement spoil
     // both.
     node.counters.FellBack(Fallback::kTunerBusy);
-    return RunDefault(problem, operands, executor);
+    return RunDefault(problem, operands, executor, node);
   }
   {
     const SessionCache::ReadGuard guard;
@@ -282,7 +289,7 @@ Status SessionState::TuneAndRun(const Problem& problem, const Operands& operands
       node.counters.misses.fetch_sub(1, std::memory_order_relaxed);
       node.counters.Hit(entry->hash);
       measuring.unlock();
-      return RunReported(*entry, operands, executor, /*hit=*/true);
+      return RunReported(*entry, operands, executor, node, /*hit=*/true);
     }
   }
   Result<std::shared_ptr<const Entry>> entry = Measure(problem, operands, executor, {});
@@ -290,7 +297,7 @@ Status SessionState::TuneAndRun(const Problem& problem, const Operands& operands
   if (!entry.ok()) {
     // Nothing to race: what there is may run all the same.
     if (entry.status().code() == StatusCode::kNotSupported) {
-      return RunDefault(problem, operands, executor);
+      return RunDefault(problem, operands, executor, node);
     }
     if (entry.status().code() != StatusCode::kOutOfMemory) return entry.TakeStatus();
     // The call itself needs no more memory than it has: it runs, unmeasured.
@@ -301,7 +308,7 @@ Status SessionState::TuneAndRun(const Problem& problem, const Operands& operands
   if (options_.revalidate_ms > 0) static_cast<void>(background_.Start());
   if (!options_.cache_path.empty() && SteadyMs() - last_save_ms_.load() >= kSaveIntervalMs)
     SaveOwnCache(log_, /*patience_ms=*/0);
-  return RunReported(*entry.value(), operands, executor, /*hit=*/false);
+  return RunReported(*entry.value(), operands, executor, node, /*hit=*/false);
 }
 
 }  // namespace tunableop

@@ -1,11 +1,13 @@
 #include "tuner/owned_operands.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <new>
 #include <random>
-#include <span>
 #include <string>
+#include <utility>
 
 namespace tunableop {
 namespace {
@@ -45,9 +47,32 @@ Status NoMemory(const Problem& problem) {
   return {StatusCode::kOutOfMemory, ToString(problem) + ": no memory for copies of the operands"};
 }
 
-void FillEvenly(std::span<float> values, std::mt19937& random) {
+// The upper half of an fp32 number is a bf16 one; fp16 has its exponent elsewhere. Exact for
+// multiples of 1/128 up to 1, which both types hold.
+uint16_t HalfBits(float value, DataType type) noexcept {
+  const uint32_t bits = std::bit_cast<uint32_t>(std::round(value * 128.0F) / 128.0F);
+  if (type == DataType::kBFloat16) return static_cast<uint16_t>(bits >> 16U);
+  const uint32_t sign = bits >> 31U << 15U;
+  if ((bits & 0x7FFFFFFFU) == 0) return static_cast<uint16_t>(sign);
+  constexpr uint32_t kRebias = (127U - 15U) << 10U;
+  return static_cast<uint16_t>(sign | (((bits & 0x7FFFFFFFU) >> 13U) - kRebias));
+}
+
+void FillEvenly(void* to, DataType type, int64_t elements, std::mt19937& random) {
   std::uniform_real_distribution<float> even(-1.0F, 1.0F);
-  for (float& value : values) value = even(random);
+  for (int64_t i = 0; i < elements; ++i) {
+    const float value = even(random);
+    switch (type) {
+      case DataType::kFloat32:
+        static_cast<float*>(to)[i] = value;
+        break;
+      case DataType::kFloat64:
+        static_cast<double*>(to)[i] = static_cast<double>(value);
+        break;
+      default:
+        static_cast<uint16_t*>(to)[i] = HalfBits(value, type);
+    }
+  }
 }
 
 float ScalarOf(ScalarClass scalar) noexcept {
@@ -125,28 +150,33 @@ Result<OwnedOperands> OwnedOperands::Copy(const Problem& problem, const Operands
   return owned;
 }
 
+OwnedOperands OwnedOperands::Of(const Operands& view, std::shared_ptr<const void> owner,
+                                size_t bytes) {
+  OwnedOperands owned;
+  owned.view_ = view;
+  owned.owner_ = std::move(owner);
+  owned.bytes_ = bytes;
+  return owned;
+}
+
 Result<OwnedOperands> OwnedOperands::MakeUp(const Problem& problem, size_t max_bytes) {
-  if (problem.a_type != DataType::kFloat32 || problem.b_type != DataType::kFloat32 ||
-      problem.c_type != DataType::kFloat32) {
-    return Status(StatusCode::kNotSupported, ToString(problem) + ": only fp32 can be made up");
-  }
   const size_t needed = BytesNeeded(problem, /*b_too=*/true);
   if (needed > max_bytes) return TooMuch(problem, needed, max_bytes);
   OwnedOperands owned;
   std::mt19937 random(static_cast<uint32_t>(Hash(problem)));
-  const auto make = [&](int64_t elements, uint8_t alignment) -> float* {
-    auto* to = static_cast<float*>(owned.Allocate(elements, sizeof(float), alignment));
-    if (to != nullptr) FillEvenly({to, static_cast<size_t>(elements)}, random);
+  const auto make = [&](int64_t elements, DataType type, uint8_t alignment) {
+    void* to = owned.Allocate(elements, SizeOf(type), alignment);
+    if (to != nullptr) FillEvenly(to, type, elements, random);
     return to;
   };
   owned.view_.alpha = ScalarOf(problem.alpha);
   owned.view_.beta = ScalarOf(problem.beta);
-  owned.view_.a = make(ElementsOfA(problem), problem.align_a);
+  owned.view_.a = make(ElementsOfA(problem), problem.a_type, problem.align_a);
   if (owned.view_.a == nullptr) return NoMemory(problem);
   if (problem.b_layout == BLayout::kPacked) {
     const int64_t matrices = problem.batch > 1 && problem.stride_b > 0 ? problem.batch : 1;
     std::vector<float> plain(static_cast<size_t>(matrices * problem.k * problem.n));
-    FillEvenly(plain, random);
+    FillEvenly(plain.data(), DataType::kFloat32, matrices * problem.k * problem.n, random);
     Result<PackedB> packed = PackedB::Pack(plain.data(), problem.n, false, problem.k, problem.n,
                                            matrices, problem.k * problem.n);
     if (!packed.ok()) return packed.TakeStatus();
@@ -154,15 +184,15 @@ Result<OwnedOperands> OwnedOperands::MakeUp(const Problem& problem, size_t max_b
     owned.view_.packed_b = owned.weight_->data();
     owned.bytes_ += owned.weight_->bytes();
   } else {
-    owned.view_.b = make(ElementsOfB(problem), problem.align_b);
+    owned.view_.b = make(ElementsOfB(problem), problem.b_type, problem.align_b);
     if (owned.view_.b == nullptr) return NoMemory(problem);
   }
   if (HasBias(problem)) {
-    owned.view_.bias = make(problem.n, kMaxAlignmentLog2);
+    owned.view_.bias = make(problem.n, problem.c_type, kMaxAlignmentLog2);
     if (owned.view_.bias == nullptr) return NoMemory(problem);
   }
   if (problem.beta != ScalarClass::kZero) {
-    owned.view_.c = make(ElementsOfC(problem), problem.align_c);
+    owned.view_.c = make(ElementsOfC(problem), problem.c_type, problem.align_c);
     if (owned.view_.c == nullptr) return NoMemory(problem);
   }
   return owned;

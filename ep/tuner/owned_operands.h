@@ -21,8 +21,10 @@ class OwnedOperands {
   // A plain B is copied. kOutOfMemory: more than `max_bytes` of copies, or no memory.
   static Result<OwnedOperands> Copy(const Problem& problem, const Operands& operands,
                                     std::shared_ptr<const PackedB> weight, size_t max_bytes);
+  // `view` points into what `owner` keeps alive, `bytes` of it: memory of a card.
+  static OwnedOperands Of(const Operands& view, std::shared_ptr<const void> owner, size_t bytes);
   // Numbers evenly spread over [-1, 1], the same ones for the same problem; alpha and beta as their
-  // classes say (0.5 for "other"). fp32 only.
+  // classes say (0.5 for "other"). In the host's memory.
   static Result<OwnedOperands> MakeUp(const Problem& problem, size_t max_bytes);
 
   // C is null unless beta reads it: measuring writes to a scratch of its own.
@@ -38,6 +40,7 @@ class OwnedOperands {
   size_t bytes_ = 0;
   std::vector<std::unique_ptr<char[]>> blocks_;
   std::shared_ptr<const PackedB> weight_;
+  std::shared_ptr<const void> owner_;
 };
 
 // Elements from the first to the last of the batch, as stored.
