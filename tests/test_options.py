@@ -58,7 +58,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"claim": "some"}, "'claim': expected one of auto, all, weights, found 'some'"),
     ({"fusion": "on"}, "'fusion': expected one of auto, off, keep, found 'on'"),
     ({"candidates": "few"}, "'candidates': expected .*default.*all.*, found 'few'"),
-    ({"device": "cuda"}, "'device': expected .*cpu.*, found 'cuda'"),
+    ({"device": "gpu"}, "'device': expected auto, cpu, cuda.*, found 'gpu'"),
     ({"precision": "bf16"}, "'precision': expected exact.*, found 'bf16'"),
     ({"cache_size": 0}, "'cache_size': expected an integer from 1 .*, found '0'"),
     ({"cache_size": "many"}, "'cache_size': expected an integer.*, found 'many'"),

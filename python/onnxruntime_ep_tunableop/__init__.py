@@ -23,9 +23,8 @@ from ._control import (
     set_tuning_results,
     stats,
 )
+from ._devices import Device, devices
 from ._library import (
-    Device,
-    devices,
     get_ep_name,
     get_ep_names,
     get_library_path,

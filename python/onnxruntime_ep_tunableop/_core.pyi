@@ -22,6 +22,21 @@ class Fingerprint(TypedDict):
     features: str
     cores: int
 
+class Gpu(TypedDict):
+    """A card that a vendor's runtime finds, whether or not a library can run on it."""
+
+    backend: str
+    ordinal: int
+    name: str
+    arch: str
+    pci_bus_id: str
+    compute_units: int
+    memory_bytes: int
+    driver: str
+    runtime: str
+    libraries: dict[str, str]
+    reason: str
+
 class Call(TypedDict):
     """A call of a kernel that was tried."""
 
@@ -38,6 +53,8 @@ class JournalView(Call):
 def control(library_path: str, method: str, arguments: str) -> str: ...
 def watch_journal(cache: str | os.PathLike[str], pid: int) -> JournalView | None: ...
 def last_call(cache: str | os.PathLike[str], pid: int) -> Call | None: ...
+def gpus() -> list[Gpu]: ...
+def gpu_libraries() -> list[LibraryState]: ...
 def libraries() -> list[LibraryState]: ...
 def cpu_fingerprint() -> Fingerprint: ...
 def set_openblas_search_path(path: str) -> None: ...

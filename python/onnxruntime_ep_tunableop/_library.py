@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -113,30 +112,3 @@ def unregister() -> None:
         except Exception as error:
             raise TunableOpError(f"onnxruntime did not unregister {EP_NAME}: {error}") from error
         _registered = False
-
-
-@dataclass(frozen=True)
-class Device:
-    """A device that the provider can run on, with the GEMM libraries found for it."""
-
-    backend: str
-    name: str
-    arch: str
-    libraries: dict[str, str]
-    missing: dict[str, str]
-
-
-def devices() -> list[Device]:
-    """What this machine offers. `libraries`: name to identity; `missing`: name to the reason why not."""
-    register()
-    fingerprint = _core.cpu_fingerprint()
-    found = _core.libraries()
-    return [
-        Device(
-            backend="cpu",
-            name=fingerprint["model"],
-            arch=fingerprint["features"],
-            libraries={entry["library"]: entry["identity"] for entry in found if entry["available"]},
-            missing={entry["library"]: entry["reason"] for entry in found if not entry["available"]},
-        )
-    ]

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import onnxruntime as ort
 
-from . import _control, _options
-from ._library import BY_NAME_ORT, EP_NAME, _ep_devices, ort_version, register
+from . import _control, _devices, _options
+from ._devices import Provider
+from ._devices import name_of as _name
+from ._library import BY_NAME_ORT, EP_NAME, ort_version, register
 from .errors import NotAssignedError, OptionError, TunableOpError
 
 if TYPE_CHECKING:
@@ -22,12 +24,11 @@ logger = logging.getLogger("tunableop")
 
 _saved_at_exit: weakref.WeakSet[InferenceSession] = weakref.WeakSet()
 
+CPU_PROVIDER = "CPUExecutionProvider"
 NO_CPU_FALLBACK = "session.disable_cpu_ep_fallback"
 
 #: What ort.InferenceSession takes by keyword only. It ignores others, so a misspelt option would be lost.
 ORT_KEYWORDS = ("disabled_optimizers", "enable_fallback", "read_config_from_model")
-
-Provider = str | tuple[str, dict[Any, Any]]
 
 
 def _model_argument(
@@ -49,15 +50,22 @@ def _with_threads(options: dict[str, str], sess_options: ort.SessionOptions) -> 
     return options
 
 
-def session_options(base: ort.SessionOptions | None = None, **options: Any) -> ort.SessionOptions:
+def session_options(
+    base: ort.SessionOptions | None = None,
+    providers: Sequence[Provider] | None = None,
+    **options: Any,
+) -> ort.SessionOptions:
     """Session options that put this provider in front, to hand to anything that takes `ort.SessionOptions`.
 
     Args:
         base: options to add to; changed in place and returned. A new object when None.
+        providers: providers to add behind this one. Default: on a card ONNX Runtime's own for it, where this
+            onnxruntime has that. ONNX Runtime adds the CPU itself.
         options: the options of `InferenceSession` (tuning, cache, claim, fusion ...).
 
     Raises:
         OptionError: an unknown option, or `base` has providers already.
+        NoDeviceError: there is no such `device`.
     """
     texts = _options.check(options)
     register()
@@ -65,12 +73,38 @@ def session_options(base: ort.SessionOptions | None = None, **options: Any) -> o
     if _has_providers(result):
         raise OptionError(
             "base: these session options name providers already, and TunableOpExecutionProvider must come "
-            "first; pass options without providers and add others afterwards"
+            "first; pass options without providers, and the others as providers=[...]"
         )
-    texts = _with_threads(texts, result)
+    others, among_them = _split_providers(providers, None)
+    texts = _with_threads(among_them | texts, result)
+    device = _choose(texts, result)
+    _devices.refuse_graphs(result, others or ())
     _options.apply(result, texts)
-    result.add_provider_for_devices(_ep_devices()[:1], {})
+    _devices.add(result, device, {})
+    if others is None:
+        _devices.add_stock(result, _stock(device, texts, result))
+    else:
+        _devices.check_company(device, others)
+        _add(result, others)
     return result
+
+
+def _add(options: ort.SessionOptions, others: Iterable[Provider]) -> None:
+    for entry in others:
+        if _name(entry) != CPU_PROVIDER:  # which ONNX Runtime adds itself, last
+            options.add_provider(_name(entry), {} if isinstance(entry, str) else dict(entry[1]))
+
+
+def _choose(texts: dict[str, str], options: ort.SessionOptions) -> _devices.Listed:
+    """The device for the session; `texts` go before what `options` hold."""
+    entry = _options.config_entry(options, _options.PREFIX + "device")
+    return _devices.choose(texts.get("device") or entry or "auto")
+
+
+def _stock(device: _devices.Listed, texts: dict[str, str], options: ort.SessionOptions) -> list[Provider]:
+    """The provider for the rest of the model, when the caller named none."""
+    entry = _options.config_entry(options, _options.PREFIX + "precision")
+    return _devices.beside(device, texts.get("precision") or entry or "exact")
 
 
 def _has_providers(options: ort.SessionOptions) -> bool:
@@ -117,10 +151,6 @@ def _warn_of_a_missing_cache(texts: dict[str, str]) -> None:
         logger.warning("tuning='cached', and there is no file '%s': default kernels run", path)
 
 
-def _name(provider: Provider) -> str:
-    return provider if isinstance(provider, str) else provider[0]
-
-
 def _split_providers(
     providers: Sequence[Provider] | None, provider_options: Sequence[dict[Any, Any]] | None
 ) -> tuple[list[Provider] | None, dict[str, str]]:
@@ -151,7 +181,8 @@ class InferenceSession(ort.InferenceSession):
         model: a path, the bytes of a model, or an `onnx.ModelProto`.
         sess_options: as for `ort.InferenceSession`. Only the recording of node assignments is switched on
             in it (on onnxruntime 1.24 the provider is added, too).
-        providers: providers to use beside this one, which is put first. Default: the CPU.
+        providers: providers to use beside this one, which is put first. Default: on a card ONNX Runtime's own
+            for it (CUDAExecutionProvider ...), where this onnxruntime has that, and the CPU.
         provider_options: as for `ort.InferenceSession`.
         tuning: "online" measures at the first use of a problem; "background" runs the default kernel at once
             and measures on copies while nobody is served; "cached" uses only what `cache` holds; "off" runs
@@ -166,8 +197,9 @@ class InferenceSession(ort.InferenceSession):
         candidates: "default" tries the few most promising kernels, "all" every one.
         claim: "auto" and "all" take every MatMul and Gemm, "weights" those with a constant B.
         fusion: "auto" and "off" keep ONNX Runtime's fusions off MatMul and Gemm, "keep" leaves them on.
-        precision: "exact".
-        device: "auto" or "cpu".
+        precision: "exact"; on a card also "tf32" and "bf16", which round the operands of fp32 products.
+        device: "cpu", "cuda", "hip", "cuda:1" ...; "auto" takes the first card that a library can run on,
+            else the CPU. For another than the first, the provider is added to `sess_options`.
         threads: size of the intra-op pool, 0 to find out.
         measure_mode: what is kept beside the times: 0 nothing, 1 achieved rates, clock and temperature, 2 the
             processor's counters too.
@@ -182,6 +214,7 @@ class InferenceSession(ort.InferenceSession):
 
     Raises:
         OptionError: an unknown option or wrong value.
+        NoDeviceError: there is no such `device`.
         TunableOpError: ONNX Runtime made a session without this provider.
     """
 
@@ -283,23 +316,35 @@ class InferenceSession(ort.InferenceSession):
         argument = _model_argument(model)
         if _has_providers(options):
             # The options carry providers, ours among them (see session_options): they decide.
+            _devices.refuse_graphs(options, ())
             super().__init__(argument, options, **kwargs)
             return
         texts = _with_threads(texts, options)
+        device = _choose(texts, options)
+        added: list[Provider] = []
         if others is None:
+            added = _stock(device, texts, options) if ort_version() >= BY_NAME_ORT else []
             # ONNX Runtime adds the CPU itself, and refuses to be told to when falling back to it is off.
             alone = _options.config_entry(options, NO_CPU_FALLBACK) == "1"
-            others = [] if alone else ["CPUExecutionProvider"]
-        if ort_version() >= BY_NAME_ORT:
+            others = added if alone else [*added, CPU_PROVIDER]
+        _devices.refuse_graphs(options, others)
+        _devices.check_company(device, others)
+        by_name = ort_version() >= BY_NAME_ORT
+        if by_name and device.first:
+            # A name means the first device. The caller's options stay free of providers.
             super().__init__(argument, options, providers=[(EP_NAME, texts), *others], **kwargs)
-            return
-        # onnxruntime 1.24 finds a plugin provider only by its device.
-        if any(_name(entry) != "CPUExecutionProvider" for entry in others):
-            raise OptionError(
-                "onnxruntime 1.24 takes no other providers beside a plugin one; use 1.25 or newer"
-            )
-        options.add_provider_for_devices(_ep_devices()[:1], texts)
-        super().__init__(argument, options, **kwargs)
+        else:
+            if not by_name and any(_name(entry) != CPU_PROVIDER for entry in others):
+                raise OptionError(
+                    "onnxruntime 1.24 takes no other providers beside a plugin one; use 1.25 or newer"
+                )
+            _devices.add(options, device, texts)
+            if added:
+                _devices.add_stock(options, added)
+            else:
+                _add(options, others)
+            super().__init__(argument, options, **kwargs)
+        _devices.check_stock(device, added, self.get_providers())
 
     def _check_assignment(self) -> None:
         if EP_NAME not in self.get_providers():
@@ -309,13 +354,14 @@ class InferenceSession(ort.InferenceSession):
             )
         explanation = _control.explain(self)
         if not any(node.claimed for node in explanation.nodes):
-            logger.warning(
-                "%s runs no node of this model: %s",
-                EP_NAME,
-                "it has no MatMul or Gemm"
-                if not explanation.nodes
-                else "; ".join(sorted({node.reason for node in explanation.nodes})),
-            )
+            before = self.get_providers()[: self.get_providers().index(EP_NAME)]
+            if explanation.nodes:
+                why = "; ".join(sorted({node.reason for node in explanation.nodes}))
+            elif before:
+                why = f"{', '.join(before)} came first and took what there was; put {EP_NAME} before it"
+            else:
+                why = "it has no MatMul or Gemm"
+            logger.warning("%s runs no node of this model: %s", EP_NAME, why)
 
 
 @atexit.register

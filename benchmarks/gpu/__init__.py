@@ -1,0 +1,1 @@
+"""Measurements on a machine with a card: `python -m benchmarks.gpu.run`."""

@@ -1,0 +1,256 @@
+"""Whole models on a card: ONNX Runtime's own provider, with and without a captured graph, and ours before it.
+
+    python -m benchmarks.gpu.run --only end_to_end [--model bert] [--mode fp16] [--batch 1] [--sizes static]
+
+Inputs and outputs lie in the card's memory; a run ends when the card is done. All contenders of a case are
+timed in turns, in one process. Error: the largest difference from ONNX Runtime's CPU provider in fp32,
+relative to the largest value of each output. Memcpy: nodes that ONNX Runtime put in to copy between host and
+card, counted in a profile of one run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from benchmarks import common
+from benchmarks.gpu import card as cards
+from benchmarks.gpu.card import Card
+from benchmarks.gpu.report import Clock, Report, plan
+from benchmarks.measure import Ratio, interleave
+from models import bert, llama, minilm
+from models.graph import external_path, save
+
+SEQUENCE = 128  # tokens, BERT
+PAST = 511  # tokens before the one that is decoded, Llama
+MODELS = ("bert", "llama")
+SIZES = ("static", "dynamic")
+STOCK, AGAIN, GRAPH = "stock", "stock again", "stock, graph"
+OURS: dict[str, dict[str, Any]] = {
+    "ours, untuned": {"tuning": "off", "claim": "all"},
+    "ours, claim=all": {"claim": "all"},
+    "ours, claim=weights": {"claim": "weights"},
+    "ours, fusion=keep": {"claim": "all", "fusion": "keep"},
+}
+HEADER = ("contender", "ms", "stock / this", "our nodes", "other nodes", "Memcpy", "tuned", "error")
+#: Larger errors are wrong ones, unless stock's own is half as large.
+TOLERANCE = {"fp32": 1e-4, "tf32": 5e-3, "fp16": 1e-2}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One model at one size."""
+
+    model: str
+    mode: str
+    batch: int
+    sizes: str
+
+    def __str__(self) -> str:
+        """For example "bert fp16 16x128 static"."""
+        size = f"{self.batch}x{SEQUENCE}" if self.model == "bert" else f"{self.batch}x1 after {PAST}"
+        return f"{self.model} {self.mode} {size} {self.sizes}"
+
+
+class Models:
+    """Builds each model once, into a folder."""
+
+    def __init__(self, folder: Path, layers: int | None) -> None:
+        self.folder = folder
+        self._layers = layers
+        self._expected: dict[tuple[str, int], list[NDArray[Any]]] = {}
+
+    def path(self, case: Case) -> Path:
+        """The file of a case's model."""
+        dtype = cards.dtype_of(case.mode)
+        batch = case.batch if case.sizes == "static" else None
+        out = self.folder / f"{case.model}-{np.dtype(dtype).name}-{batch or 'any'}.onnx"
+        if not out.exists():
+            build = {"bert": self._bert, "llama": self._llama}[case.model]
+            build(out, dtype, batch)
+        return out
+
+    def _bert(self, out: Path, dtype: type[np.floating], batch: int | None) -> None:
+        config = replace(bert.BASE, layers=self._layers or bert.BASE.layers)
+        sequence = SEQUENCE if batch else None
+        external = external_path(out)
+        save(bert.build(config, batch=batch, sequence=sequence, dtype=dtype, external=external), out)
+
+    def _llama(self, out: Path, dtype: type[np.floating], batch: int | None) -> None:
+        sequence, past = (1, PAST) if batch else (None, None)
+        external = external_path(out)
+        built = llama.build(batch=batch, sequence=sequence, past=past, dtype=dtype, external=external)
+        save(built, out)
+
+    def feed(self, case: Case) -> dict[str, NDArray[Any]]:
+        """Inputs of a case, floating-point ones in its model's type."""
+        if case.model == "bert":
+            return dict(minilm.random_feed(case.batch, SEQUENCE))
+        feed = llama.decode_feed(llama.BLOCK_7B, batch=case.batch, sequence=1, past=PAST)
+        dtype = cards.dtype_of(case.mode)
+        return {k: v.astype(dtype) if np.issubdtype(v.dtype, np.floating) else v for k, v in feed.items()}
+
+    def expected(self, case: Case) -> list[NDArray[Any]]:
+        """The outputs of ONNX Runtime's CPU provider, in fp32."""
+        key = case.model, case.batch
+        if key not in self._expected:
+            wide = Case(case.model, "fp32", case.batch, "dynamic")
+            options = ort.SessionOptions()
+            options.intra_op_num_threads = len(common.PROCESSORS)
+            options.log_severity_level = 3
+            session = ort.InferenceSession(str(self.path(wide)), options, providers=["CPUExecutionProvider"])
+            self._expected[key] = session.run(None, self.feed(wide))
+        return self._expected[key]
+
+
+def contenders(
+    card: Card, case: Case, model: Path, args: Any
+) -> Iterator[tuple[str, Callable[[Path | None], ort.InferenceSession]]]:
+    """Names, and how to make the session of each, given where its profile goes."""
+    yield STOCK, lambda profile: cards.stock_session(card, model, case.mode, profile=profile)
+    yield AGAIN, lambda profile: cards.stock_session(card, model, case.mode, profile=profile)
+    if case.sizes == "static" and card.stock == "CUDAExecutionProvider":
+        yield GRAPH, lambda _: cards.stock_session(card, model, case.mode, graph=True)
+    if card.ours:
+        return
+    tuned = {
+        "tuning": "online",
+        "cache": model.with_name(f"{case.model}-{case.mode}.json"),
+        "max_tuning_ms": args.max_tuning_ms,
+    }
+    for name, options in OURS.items():
+
+        def make(profile: Path | None, options: dict[str, Any] = tuned | options) -> ort.InferenceSession:
+            return cards.our_session(card, model, case.mode, profile=profile, **options)
+
+        yield name, make
+
+
+def measure(card: Card, case: Case, models: Models, args: Any, report: Report) -> list[dict[str, Any]]:
+    """One result for each contender that works; the others go to the report."""
+    expected = models.expected(case)
+    feed = models.feed(case)
+    model = models.path(case)
+    calls: dict[str, Callable[[], object]] = {}
+    facts: dict[str, dict[str, Any]] = {}
+    sessions = []  # they stay alive while they are timed
+    for name, make in contenders(card, case, model, args):
+        if args.contender and name not in (STOCK, *args.contender):
+            continue
+        try:
+            # No profile of a captured graph: it would record the capture.
+            session = make(None if name == GRAPH else models.folder / "profile")
+            call, fetch = cards.bound(card, session, feed, [x.shape for x in expected])
+            nodes = None if name == GRAPH else cards.profiled(session, call)
+            call()
+            call()  # a captured graph is replayed from the third run on
+            difference = common.difference(fetch(), expected)
+        except Exception as error:
+            (report.left_out if name == GRAPH else report.wrong).append(f"{case}, {name}: {error}")
+            continue
+        sessions.append(session)
+        calls[name] = call
+        facts[name] = {"nodes": nodes, "error": difference, "session": session}
+    if STOCK not in calls:
+        return []
+    timed = interleave(calls, plan(args))
+    return [_result(case, name, timed, facts[name]) for name in calls]
+
+
+def _result(case: Case, name: str, timed: Any, facts: dict[str, Any]) -> dict[str, Any]:
+    nodes = facts["nodes"]
+    ours = name in OURS
+    result: dict[str, Any] = {
+        "model": case.model,
+        "mode": case.mode,
+        "batch": case.batch,
+        "sizes": case.sizes,
+        "contender": name,
+        "ms": timed.median(name) * 1e3,
+        "ratio": vars(timed.ratio(STOCK, name)),
+        "error": facts["error"],
+        "rounds_ms": [s * 1e3 for s in timed.seconds[name]],
+        "order": timed.order,
+        "tuned": common.tuning(facts["session"]) if ours else None,
+        "kernels": dict(common.kernels(facts["session"])) if ours else None,
+    }
+    if nodes is not None:
+        result["nodes"] = {f"{provider} {op}": count for (provider, op), count in sorted(nodes.items())}
+        result["memcpy"] = sum(count for (_, op), count in nodes.items() if op.startswith("Memcpy"))
+        result["our_nodes"] = sum(c for (p, _), c in nodes.items() if p == common.OUR_PROVIDER)
+        result["all_nodes"] = sum(nodes.values())
+    return result
+
+
+def _row(r: dict[str, Any]) -> list[object]:
+    nodes: list[object] = ["-", "-", "-"]
+    if "nodes" in r:
+        nodes = [r["our_nodes"], r["all_nodes"] - r["our_nodes"] - r["memcpy"], r["memcpy"]]
+    tuned = "-" if r["tuned"] is None else f"{r['tuned'][0]} in {r['tuned'][1]:.1f} s"
+    return [r["contender"], f"{r['ms']:.3f}", Ratio(**r["ratio"]), *nodes, tuned, f"{r['error']:.1e}"]
+
+
+def judge(results: list[dict[str, Any]]) -> list[str]:
+    """What is wrong with the results of one case."""
+    stock = next(r for r in results if r["contender"] == STOCK)
+    lines = []
+    for r in results:
+        where = f"{r['model']} {r['mode']} batch {r['batch']} {r['sizes']}, {r['contender']}"
+        if r["contender"] in OURS:
+            if not r["error"] <= max(TOLERANCE[r["mode"]], 2 * stock["error"]):
+                lines.append(f"{where}: error {r['error']:.1e}, stock's {stock['error']:.1e}")
+            if r["memcpy"] > stock["memcpy"]:
+                lines.append(f"{where}: {r['memcpy']} Memcpy nodes, stock has {stock['memcpy']}")
+            if r["our_nodes"] == 0:
+                lines.append(f"{where}: no node is ours")
+    return lines
+
+
+def add_arguments(parser: Any) -> None:
+    """Of this part."""
+    parser.add_argument("--model", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--mode", nargs="+", choices=cards.MODES, default=["fp16", "fp32"])
+    parser.add_argument("--batch", nargs="+", type=int, default=[1, 16])
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
+    parser.add_argument("--contender", nargs="+", help="beside stock, these only; as in the tables")
+    parser.add_argument("--layers", type=int, help="of BERT (default: 12)")
+    parser.add_argument("--max-tuning-ms", type=int, default=300, help="for each problem (default: 300)")
+    parser.add_argument("--models", type=Path, metavar="FOLDER", help="keep the models built, for next time")
+
+
+def run(card: Card, args: Any, clock: Clock) -> Report:
+    """The part."""
+    report = Report("end_to_end")
+    if not card.stock:
+        report.left_out.append("everything: this onnxruntime has no provider of its own for the card")
+        return report
+    if card.ours:
+        report.left_out.append(f"our provider: {card.ours}")
+    with tempfile.TemporaryDirectory(prefix="gpu-end-to-end-") as made:
+        folder = args.models or Path(made)
+        folder.mkdir(parents=True, exist_ok=True)
+        models = Models(folder, args.layers)
+        longest = 0.0
+        for case in (Case(*c) for c in itertools.product(args.model, args.mode, args.batch, args.sizes)):
+            if clock.left() < longest:
+                report.left_out.append(f"{case}: no time left")
+                continue
+            before = clock.left()
+            results = measure(card, case, models, args, report)
+            longest = max(longest, before - clock.left())
+            if not results:
+                continue
+            report.say(f"\n#### {case}\n\n{common.table(HEADER, map(_row, results))}")
+            report.results += results
+            report.wrong += judge(results)
+        for path in folder.glob("profile*"):
+            path.unlink()
+    return report
