@@ -75,6 +75,7 @@ json Stats(const SessionState& state) {
           {"session_seconds", stats.session_seconds},
           {"saved_seconds", stats.saved_seconds},
           {"tuning", stats.tuning},
+          {"device", state.target().Name()},
           {"rejected", stats.rejected}};
 }
 

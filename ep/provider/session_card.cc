@@ -1,5 +1,7 @@
 // SessionState: what only sessions on a card do.
 #include <algorithm>
+#include <optional>
+#include <system_error>
 #include <utility>
 
 #include "gemm/device_memory.h"
@@ -33,10 +35,18 @@ Result<TuneResult> SessionState::TuneOnCard(const Problem& problem, const Operan
   if (queue == nullptr) {
     return Status(StatusCode::kInternal, ToString(problem) + ": there is no queue of the card");
   }
-  // A thread that the system refuses is none the worse: the others check.
+  const auto tune = [&](Executor& host) {
+    return TuneOnDevice(problem, operands, *queue, host, target_.backends(), options);
+  };
   const auto processors = static_cast<int>(ProcessorsOfProcess().size());
-  MeasurePool host(std::clamp(processors / 2, 1, kMostCheckingThreads));
-  return TuneOnDevice(problem, operands, *queue, host, target_.backends(), options);
+  std::optional<MeasurePool> pool;
+  try {
+    pool.emplace(std::clamp(processors / 2, 1, kMostCheckingThreads));
+  } catch (const std::system_error&) {  // the system has no thread for us: this one checks alone
+    SerialExecutor alone;
+    return tune(alone);
+  }
+  return tune(*pool);
 }
 
 std::shared_ptr<const Plan> SessionState::PlanWithoutCopy(const Problem& problem,

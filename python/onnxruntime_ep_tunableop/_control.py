@@ -129,6 +129,7 @@ class Stats:
     entries: int  #: problems that the cache knows now
     denied: int  #: candidates that lost their place: wrong answers, errors
     tuning: str  #: the mode at present
+    device: str  #: what it runs on: "cpu", "cuda:0" ...
     pending: int  #: problems that wait to be measured in the background
     deferred: int  #: problems whose uses do not repay a measurement yet
     stale: int  #: choices that serve and are to be measured again
