@@ -111,6 +111,7 @@ def test_stats_count_what_happened() -> None:
     before = tunableop.stats(session)
     counted = {key: value for key, value in vars(before).items() if key != "session_seconds"}
     assert counted.pop("tuning") == "online"
+    assert counted.pop("device") == "cpu"
     assert not any(counted.values())
     assert before.hit_rate == 0.0
     for _ in range(4):
