@@ -15,7 +15,7 @@
 #include "provider/session_state.h"
 #include "provider/steady_ms.h"
 #include "tuner/clock.h"
-#include "tuner/device_operands.h"
+#include "tuner/device_copies.h"
 #include "tuner/measure_pool.h"
 #include "tuner/staleness.h"
 

@@ -9,7 +9,7 @@
 #include "provider/processors.h"
 #include "provider/session_state.h"
 #include "tuner/deny_list.h"
-#include "tuner/device_operands.h"
+#include "tuner/device_copies.h"
 #include "tuner/device_tuner.h"
 #include "tuner/measure_pool.h"
 

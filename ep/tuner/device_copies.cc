@@ -1,4 +1,4 @@
-#include "tuner/device_operands.h"
+#include "tuner/device_copies.h"
 
 #include <cstdint>
 #include <utility>
