@@ -1,0 +1,218 @@
+// The backend that both vendors share. `K` is CudaKernels or HipKernels.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "backends/lt/core.h"
+#include "backends/lt/lt_backend.h"
+#include "backends/lt/plan.h"
+#include "backends/lt/random.h"
+#include "gemm/backend.h"
+
+namespace tunableop::lt {
+
+// Of a kernel that reads Operands::b_transposed.
+inline constexpr std::string_view kTransposedSuffix = "/bt";
+// How many of the library's list for the transposed copy are offered beside its list for B.
+inline constexpr size_t kTransposedDefault = 4;
+
+template <typename K>
+class LtBackend final : public Backend {
+  using V = typename K::Traits;
+
+ public:
+  LtBackend(std::shared_ptr<Core<V>> core, K kernels, std::string identity)
+      : core_(std::move(core)), kernels_(std::move(kernels)), identity_(std::move(identity)) {}
+
+  static Result<std::shared_ptr<const Backend>> Make(std::shared_ptr<const Device> device,
+                                                     const VendorLibrary& library) {
+    if (device->backend() != V::kBackend) {
+      return Status(StatusCode::kInvalidArgument,
+                    std::string(V::kLibrary) + " does not run on " + device->info().name);
+    }
+    Result<Api<V>> api = Api<V>::Load(library);
+    if (!api.ok()) return api.TakeStatus();
+    Result<K> kernels = K::Load(library);
+    if (!kernels.ok()) return kernels.TakeStatus();
+    const std::string arch = device->info().arch;
+    auto core = std::make_shared<Core<V>>(device, api.value());
+    const CurrentDevice current(*device);
+    Result<Foreign> handle = CreateHandle(core->api);
+    if (!handle.ok()) {
+      if (handle.status().code() == StatusCode::kOutOfMemory) return handle.TakeStatus();
+      return Status(StatusCode::kNotSupported,
+                    std::string(handle.status().message()) + " on " + arch);
+    }
+    core->handle = std::move(handle).value();
+    Result<std::string> version = kernels.value().Version(core->handle.get());
+    if (!version.ok()) return version.TakeStatus();
+    std::string identity = version.value() + "+" + arch;
+    auto backend = std::make_shared<LtBackend>(std::move(core), std::move(kernels).value(),
+                                               std::move(identity));
+    if (!backend->HasAnyKernel()) {
+      return Status(StatusCode::kNotSupported, std::string(V::kLibrary) + " " + version.value() +
+                                                   " has no kernels for " + arch);
+    }
+    return std::shared_ptr<const Backend>(std::move(backend));
+  }
+
+  std::string_view library() const noexcept override { return V::kLibrary; }
+  std::string identity() const override { return identity_; }
+
+  std::vector<Candidate> Candidates(const Problem& problem, CandidateScope scope) const override {
+    const bool all = scope == CandidateScope::kAll;
+    const int count = all ? V::kAllRequest : V::kDefaultRequest;
+    std::vector<Candidate> candidates;
+    Append(List(problem, false, count), std::string_view(), candidates.max_size(), candidates);
+    if (!candidates.empty() && CanReadTransposedB(problem)) {
+      Append(List(problem, true, count), kTransposedSuffix,
+             all ? candidates.max_size() : kTransposedDefault, candidates);
+    }
+    return candidates;
+  }
+
+  std::vector<Candidate> Explore(const Problem& problem, std::span<const TimedCandidate> known,
+                                 uint64_t seed, size_t count) const override {
+    std::unordered_set<std::string> names;
+    std::vector<const TimedCandidate*> timed;
+    for (const TimedCandidate& one : known) {
+      if (one.candidate.library != V::kLibrary) continue;
+      names.insert(one.candidate.kernel);
+      if (one.ms > 0.0) timed.push_back(&one);
+    }
+    std::stable_sort(timed.begin(), timed.end(),
+                     [](const auto* x, const auto* y) { return x->ms < y->ms; });
+    timed.resize(std::min(timed.size(), kBases));
+
+    Random random(seed ^ 0x6C74ULL);
+    std::vector<Candidate> found;
+    if (timed.empty()) {
+      const bool both = CanReadTransposedB(problem);
+      Search(problem, !both ? count : count - count / 2, false, names, found,
+             [&](const Description<V>& description, size_t wanted, const auto& is_known) {
+               return kernels_.Draw(*core_, description, random, wanted, is_known);
+             });
+      if (!both) return found;
+      Search(problem, count - found.size(), true, names, found,
+             [&](const Description<V>& description, size_t wanted, const auto& is_known) {
+               return kernels_.Draw(*core_, description, random, wanted, is_known);
+             });
+      return found;
+    }
+    for (size_t i = 0; i < timed.size(); ++i) {
+      std::string_view base = timed[i]->candidate.kernel;
+      const bool transposed = base.ends_with(kTransposedSuffix);
+      if (transposed) base.remove_suffix(kTransposedSuffix.size());
+      const size_t share = (count - found.size()) / (timed.size() - i);
+      Search(problem, share, transposed, names, found,
+             [&](const Description<V>& description, size_t wanted, const auto& is_known) {
+               return kernels_.Near(*core_, description, base, random, wanted, is_known);
+             });
+    }
+    return found;
+  }
+
+  Result<std::unique_ptr<Plan>> Prepare(const Problem& problem,
+                                        const Candidate& candidate) const override {
+    std::string_view name = candidate.kernel;
+    const bool transposed = name.ends_with(kTransposedSuffix);
+    if (transposed) name.remove_suffix(kTransposedSuffix.size());
+    const Asking<V> asking(*core_);
+    Result<Description<V>> description = Describe(problem, transposed);
+    if (!description.ok()) return description.TakeStatus();
+    Result<Kernel<V>> kernel =
+        kernels_.Find(*core_, description.value(), name, candidate.opaque_id);
+    if (!kernel.ok()) return kernel.TakeStatus();
+    return LtPlan<V>::Make(core_, std::move(description).value(), kernel.value().launch);
+  }
+
+ private:
+  // Explore looks near the fastest so many.
+  static constexpr size_t kBases = 2;
+
+  Result<Description<V>> Describe(const Problem& problem, bool transposed) const {
+    Result<ColumnMajorGemm> gemm = ToColumnMajor(problem, transposed, V::kMaxStride);
+    if (!gemm.ok()) return gemm.TakeStatus();
+    return Description<V>::Make(core_->api, gemm.value());
+  }
+
+  // Some product that every card with a library of GEMMs can do.
+  bool HasAnyKernel() const {
+    Problem problem;
+    problem.m = problem.n = problem.k = 128;
+    problem.lda = problem.ldb = problem.ldc = 128;
+    problem.align_a = problem.align_b = problem.align_c = kMaxAlignmentLog2;
+    for (const DataType type : {DataType::kFloat32, DataType::kFloat16}) {
+      problem.a_type = problem.b_type = problem.c_type = type;
+      if (!List(problem, false, 1).empty()) return true;
+    }
+    return false;
+  }
+
+  // What the library proposes. Empty: nothing.
+  std::vector<Kernel<V>> List(const Problem& problem, bool transposed, int count) const {
+    std::vector<Kernel<V>> kernels;
+    const Asking<V> asking(*core_);
+    Result<Description<V>> description = Describe(problem, transposed);
+    if (!description.ok()) return kernels;
+    auto results = AskHeuristic(*core_, description.value(), kLtWorkspaceBytes, count);
+    if (!results.ok()) return kernels;
+    for (const auto& result : results.value()) {
+      std::optional<Kernel<V>> kernel = kernels_.Name(*core_, description.value(), result);
+      if (kernel) kernels.push_back(std::move(*kernel));
+    }
+    return kernels;
+  }
+
+  static Candidate ToCandidate(const Kernel<V>& kernel, std::string_view suffix) {
+    return {std::string(V::kLibrary), kernel.name + std::string(suffix), kernel.opaque_id,
+            kernel.launch.workspace_bytes};
+  }
+
+  // Adds those whose names are new: names are what a kernel is denied or saved under.
+  static void Append(const std::vector<Kernel<V>>& kernels, std::string_view suffix, size_t most,
+                     std::vector<Candidate>& candidates) {
+    size_t added = 0;
+    for (const Kernel<V>& kernel : kernels) {
+      if (added == most) return;
+      Candidate candidate = ToCandidate(kernel, suffix);
+      const bool is_new =
+          std::none_of(candidates.begin(), candidates.end(),
+                       [&](const Candidate& one) { return one.kernel == candidate.kernel; });
+      if (!is_new) continue;
+      candidates.push_back(std::move(candidate));
+      ++added;
+    }
+  }
+
+  template <typename Find>
+  void Search(const Problem& problem, size_t count, bool transposed,
+              std::unordered_set<std::string>& names, std::vector<Candidate>& found,
+              const Find& find) const {
+    const std::string_view suffix = transposed ? kTransposedSuffix : std::string_view();
+    const Asking<V> asking(*core_);
+    Result<Description<V>> description = Describe(problem, transposed);
+    if (!description.ok() || count == 0) return;
+    const auto is_known = [&](const std::string& name) {
+      return names.contains(name + std::string(suffix));
+    };
+    for (const Kernel<V>& kernel : find(description.value(), count, is_known)) {
+      Candidate candidate = ToCandidate(kernel, suffix);
+      if (names.insert(candidate.kernel).second) found.push_back(std::move(candidate));
+    }
+  }
+
+  const std::shared_ptr<const Core<V>> core_;
+  const K kernels_;
+  const std::string identity_;
+};
+
+}  // namespace tunableop::lt
