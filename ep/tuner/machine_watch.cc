@@ -24,10 +24,13 @@ bool MachineWatch::Poll(bool idle) {
     if (read_at_ && now - *read_at_ < interval_ns_) return false;
     read_at_ = now;  // before reading: one thread reads at a time
   }
-  const MachineState read = sensors_->Read();
+  MachineState read = sensors_->Read();
   const std::lock_guard lock(mutex_);
   state_.temperature_c = read.temperature_c;
   state_.memory_fragmentation = read.memory_fragmentation;
+  state_.power_w = read.power_w;
+  state_.free_memory_bytes = read.free_memory_bytes;
+  state_.throttled = std::move(read.throttled);
   if (fed_ || idle) return true;
   state_.clock_mhz = read.clock_mhz;
   if (read.clock_mhz) Remember(*read.clock_mhz);

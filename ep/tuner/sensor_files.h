@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tuner/sensors.h"
+
 namespace tunableop::sensor_files {
 
 // The content, without blanks at its end. Nothing: absent, not permitted, no regular file (a
@@ -27,14 +29,26 @@ std::optional<double> ReadNumber(const std::filesystem::path& path, double scale
 std::vector<std::filesystem::path> Numbered(const std::filesystem::path& folder,
                                             std::string_view prefix, std::string_view suffix = "");
 
-// What a processor's sensor may say: degrees Celsius and MHz.
+// What a sensor may say: degrees Celsius and MHz.
 inline constexpr double kLowestCelsius = -50.0;
 inline constexpr double kHighestCelsius = 150.0;
 inline constexpr double kLowestMhz = 1.0;
 inline constexpr double kHighestMhz = 20'000.0;
+// Watts of one card.
+inline constexpr double kHighestWatts = 20'000.0;
 
 // Files in thousandths of a degree (hwmon, thermal zones).
 std::optional<double> ReadCelsius(const std::filesystem::path& path);
+
+// Sensors that read files. Stateless.
+class FileSensors : public Sensors {
+ public:
+  MachineState Read() const noexcept final;
+
+ private:
+  // May throw when memory runs out: what was not read by then is missing.
+  virtual void ReadInto(MachineState& state) const = 0;
+};
 
 // TUNABLEOP_SENSORS_ROOT, if it is set and `root` is "/"; else `root`. For tests.
 std::filesystem::path RootOr(const std::filesystem::path& root);

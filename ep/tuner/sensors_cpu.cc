@@ -113,7 +113,7 @@ std::vector<fs::path> ZoneInputs(const fs::path& thermal) {
   return packages.empty() ? processors : packages;
 }
 
-class CpuSensorsImpl final : public Sensors {
+class CpuSensorsImpl final : public sensor_files::FileSensors {
  public:
   explicit CpuSensorsImpl(const fs::path& root)
       : hwmon_(root / "sys/class/hwmon"),
@@ -123,17 +123,6 @@ class CpuSensorsImpl final : public Sensors {
         monitors_(MonitorInputs(hwmon_)),
         zones_(ZoneInputs(thermal_)),
         frequencies_(Numbered(processors_, "cpu")) {}
-
-  MachineState Read() const noexcept override {
-    MachineState state;
-    try {
-      state.temperature_c = Temperature();
-      state.clock_mhz = Clock();
-    } catch (...) {
-      return state;  // out of memory: what was not read is missing
-    }
-    return state;
-  }
 
   std::vector<std::string> Missing() const override {
     std::vector<std::string> lines;
@@ -155,6 +144,11 @@ class CpuSensorsImpl final : public Sensors {
   }
 
  private:
+  void ReadInto(MachineState& state) const override {
+    state.temperature_c = Temperature();
+    state.clock_mhz = Clock();
+  }
+
   std::optional<double> Temperature() const {
     const std::optional<double> celsius = Hottest(monitors_);
     return celsius ? celsius : Hottest(zones_);

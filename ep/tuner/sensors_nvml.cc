@@ -1,175 +1,208 @@
-#include <dlfcn.h>
-
-#include <cstdlib>
-#include <type_traits>
+#include <array>
 #include <utility>
 
-#include "gemm/status.h"
+#include "tuner/gpu_sensors.h"
+#include "tuner/nvml.h"
 #include "tuner/sensor_files.h"
 #include "tuner/sensors.h"
 
 namespace tunableop {
 namespace {
 
-// From nvml.h; NVIDIA keeps these stable.
-constexpr int kSuccess = 0;         // NVML_SUCCESS
-constexpr int kGpuTemperature = 0;  // NVML_TEMPERATURE_GPU
-constexpr int kSmClock = 1;         // NVML_CLOCK_SM
-using Device = void*;               // nvmlDevice_t
+struct Reason {
+  unsigned long long bit;
+  const char* words;
+};
+// nvml.h, nvmlClocksEventReasons. Left out, since they slow nobody down against their will: idle
+// (0x1), clocks that were set (0x2), display clocks (0x100).
+constexpr std::array<Reason, 6> kReasons = {{{0x4, "power cap"},
+                                             {0x8, "hardware slowdown"},
+                                             {0x10, "sync boost"},
+                                             {0x20, "thermal slowdown by the driver"},
+                                             {0x40, "thermal slowdown by the hardware"},
+                                             {0x80, "power brake"}}};
 
-struct Functions {
-  int (*init)() = nullptr;
-  int (*shutdown)() = nullptr;
-  const char* (*error_string)(int) = nullptr;
-  int (*handle_by_index)(unsigned, Device*) = nullptr;
-  int (*temperature)(Device, int, unsigned*) = nullptr;  // degrees Celsius
-  int (*clock)(Device, int, unsigned*) = nullptr;        // MHz
+// One card as NVML hands it out.
+struct Card {
+  std::unique_ptr<Nvml> nvml;   // nullptr: `reason` says why
+  NvmlDevice device = nullptr;  // NVML's; nothing to free
+  std::string reason;
 };
 
-// NVML, initialised. Its functions are thread-safe (NVML API reference).
-class Nvml {
- public:
-  static Result<std::unique_ptr<Nvml>> Load() {
-    const char* chosen = std::getenv("TUNABLEOP_NVML_LIBRARY");
-    const std::string name = chosen != nullptr && *chosen != '\0' ? chosen : "libnvidia-ml.so.1";
-    Handle handle(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL));
-    if (handle == nullptr) {
-      const char* error = dlerror();
-      return Status(StatusCode::kNotFound, error != nullptr ? error : name + " cannot be loaded");
-    }
-    Functions functions;
-    const char* missing = nullptr;
-    const auto find = [&](const char* symbol, auto* function) {
-      using Function = std::remove_pointer_t<decltype(function)>;
-      *function = reinterpret_cast<Function>(dlsym(handle.get(), symbol));
-      if (*function == nullptr && missing == nullptr) missing = symbol;
-    };
-    find("nvmlInit_v2", &functions.init);
-    find("nvmlShutdown", &functions.shutdown);
-    find("nvmlErrorString", &functions.error_string);
-    find("nvmlDeviceGetHandleByIndex_v2", &functions.handle_by_index);
-    find("nvmlDeviceGetTemperature", &functions.temperature);
-    find("nvmlDeviceGetClockInfo", &functions.clock);
-    if (missing != nullptr) {
-      return Status(StatusCode::kNotFound, name + " has no symbol " + missing);
-    }
-    const int code = functions.init();
-    if (code != kSuccess) {
-      return Status(StatusCode::kNotSupported, "nvmlInit_v2: " + Words(functions, code));
-    }
-    return std::unique_ptr<Nvml>(new Nvml(std::move(handle), functions));
+// `find` looks for the card: a code of NVML. `name` of the card, `function` that finds it, for the
+// reason.
+template <typename Find>
+Card FindCard(const std::string& name, const char* function, Find find) {
+  Card card;
+  Result<std::unique_ptr<Nvml>> nvml = Nvml::Load();
+  if (!nvml.ok()) {
+    card.reason = nvml.status().message();
+    return card;
   }
-
-  // Others in this process may have it initialised as well: NVML counts.
-  ~Nvml() { functions_.shutdown(); }
-  Nvml(const Nvml&) = delete;
-  Nvml& operator=(const Nvml&) = delete;
-
-  const Functions& functions() const noexcept { return functions_; }
-  std::string Words(int code) const { return Words(functions_, code); }
-
- private:
-  struct Close {
-    void operator()(void* handle) const noexcept { dlclose(handle); }
-  };
-  using Handle = std::unique_ptr<void, Close>;
-
-  Nvml(Handle handle, const Functions& functions) noexcept
-      : handle_(std::move(handle)), functions_(functions) {}
-
-  static std::string Words(const Functions& functions, int code) {
-    const char* text = functions.error_string(code);
-    return text != nullptr ? text : "error " + std::to_string(code);
+  const int code = find(nvml.value()->functions(), &card.device);
+  if (code != kNvmlSuccess) {
+    card.reason = name + ": " + nvml.value()->Words(function, code);
+    return card;
   }
+  card.nvml = std::move(nvml.value());
+  return card;
+}
 
-  const Handle handle_;
-  const Functions functions_;
-};
+Card CardAt(const std::string& pci_bus_id) {
+  const std::string id = gpu_sensors::BusId(pci_bus_id);
+  if (id.empty()) {
+    Card card;
+    card.reason = "no GPU '" + pci_bus_id + "'";
+    return card;
+  }
+  return FindCard("GPU " + id, "nvmlDeviceGetHandleByPciBusId_v2",
+                  [&](const NvmlFunctions& functions, NvmlDevice* device) {
+                    return functions.handle_by_bus_id == nullptr
+                               ? kNvmlNoSymbol
+                               : functions.handle_by_bus_id(id.c_str(), device);
+                  });
+}
 
 class NvidiaSensorsImpl final : public Sensors {
  public:
-  explicit NvidiaSensorsImpl(int index) {
-    Result<std::unique_ptr<Nvml>> nvml = Nvml::Load();
-    if (!nvml.ok()) {
-      reason_ = nvml.status().message();
-      return;
-    }
-    if (index < 0) {
-      reason_ = "no GPU " + std::to_string(index);
-      return;
-    }
-    const int code =
-        nvml.value()->functions().handle_by_index(static_cast<unsigned>(index), &device_);
-    if (code != kSuccess) {
-      reason_ = "GPU " + std::to_string(index) +
-                ": nvmlDeviceGetHandleByIndex_v2: " + nvml.value()->Words(code);
-      return;
-    }
-    nvml_ = std::move(nvml.value());
-  }
+  explicit NvidiaSensorsImpl(Card card) : card_(std::move(card)) {}
 
   MachineState Read() const noexcept override {
     MachineState state;
-    if (nvml_ == nullptr) return state;
-    double value = 0.0;
-    if (Temperature(&value) == kSuccess && PlausibleCelsius(value)) state.temperature_c = value;
-    if (Clock(&value) == kSuccess && PlausibleMhz(value)) state.clock_mhz = value;
+    if (card_.nvml == nullptr) return state;
+    try {
+      state.temperature_c = Temperature(nullptr);
+      state.clock_mhz = Clock(nullptr);
+      state.power_w = Power(nullptr);
+      state.free_memory_bytes = FreeMemory(nullptr);
+      state.throttled = Throttled(nullptr);
+    } catch (...) {
+      return state;  // out of memory: what was not read is missing
+    }
     return state;
   }
 
   std::vector<std::string> Missing() const override {
-    if (nvml_ == nullptr) {
-      return {"temperature: " + reason_, "clock: " + reason_, "memory fragmentation: " + reason_};
-    }
+    if (card_.nvml == nullptr) return gpu_sensors::AllMissing(card_.reason);
     std::vector<std::string> lines;
-    double value = 0.0;
-    const auto add = [&](const std::string& what, const std::string& function, int code,
-                         bool plausible) {
-      if (code != kSuccess) {
-        lines.push_back(what + ": " + function + ": " + nvml_->Words(code));
-      } else if (!plausible) {
-        lines.push_back(what + ": " + function + " says " + std::to_string(value));
-      }
+    const auto add = [&](const char* what, bool there, const std::string& why) {
+      if (!there) lines.push_back(std::string(what) + ": " + why);
     };
-    int code = Temperature(&value);
-    add("temperature", "nvmlDeviceGetTemperature", code, PlausibleCelsius(value));
-    code = Clock(&value);
-    add("clock", "nvmlDeviceGetClockInfo", code, PlausibleMhz(value));
+    std::string why;
+    add("temperature", Temperature(&why).has_value(), why);
+    add("clock", Clock(&why).has_value(), why);
+    add("power", Power(&why).has_value(), why);
+    add("free memory", FreeMemory(&why).has_value(), why);
+    add("throttled", Throttled(&why).has_value(), why);
     lines.emplace_back(
         "memory fragmentation: NVML says how much is used, not how the free part is cut up");
     return lines;
   }
 
  private:
-  static bool PlausibleCelsius(double value) noexcept {
-    return value >= sensor_files::kLowestCelsius && value <= sensor_files::kHighestCelsius;
-  }
-  static bool PlausibleMhz(double value) noexcept {
-    return value >= sensor_files::kLowestMhz && value <= sensor_files::kHighestMhz;
+  // Calls function(card, arguments...) and says in `why`, if that is wanted, what it answers when
+  // it fails.
+  template <typename Function, typename... Arguments>
+  bool Ask(const char* name, std::string* why, Function function, Arguments... arguments) const {
+    const int code = function == nullptr ? kNvmlNoSymbol : function(card_.device, arguments...);
+    if (code != kNvmlSuccess && why != nullptr) *why = card_.nvml->Words(name, code);
+    return code == kNvmlSuccess;
   }
 
-  int Temperature(double* value) const noexcept {
+  static std::optional<double> Plausible(const char* name, double value, double lowest,
+                                         double highest, std::string* why) {
+    if (value >= lowest && value <= highest) return value;
+    if (why != nullptr) *why = std::string(name) + " says " + std::to_string(value);
+    return std::nullopt;
+  }
+
+  const NvmlFunctions& functions() const noexcept { return card_.nvml->functions(); }
+
+  std::optional<double> Temperature(std::string* why) const {
+    constexpr const char* kName = "nvmlDeviceGetTemperature";
     unsigned celsius = 0;
-    const int code = nvml_->functions().temperature(device_, kGpuTemperature, &celsius);
-    *value = celsius;
-    return code;
-  }
-  int Clock(double* value) const noexcept {
-    unsigned mhz = 0;
-    const int code = nvml_->functions().clock(device_, kSmClock, &mhz);
-    *value = mhz;
-    return code;
+    if (!Ask(kName, why, functions().temperature, kNvmlGpuTemperature, &celsius)) {
+      return std::nullopt;
+    }
+    return Plausible(kName, celsius, sensor_files::kLowestCelsius, sensor_files::kHighestCelsius,
+                     why);
   }
 
-  std::unique_ptr<Nvml> nvml_;  // nullptr: `reason_` says why
-  Device device_ = nullptr;     // NVML's; nothing to free
-  std::string reason_;
+  std::optional<double> Clock(std::string* why) const {
+    constexpr const char* kName = "nvmlDeviceGetClockInfo";
+    unsigned mhz = 0;
+    if (!Ask(kName, why, functions().clock, kNvmlSmClock, &mhz)) return std::nullopt;
+    return Plausible(kName, mhz, sensor_files::kLowestMhz, sensor_files::kHighestMhz, why);
+  }
+
+  std::optional<double> Power(std::string* why) const {
+    constexpr const char* kName = "nvmlDeviceGetPowerUsage";
+    unsigned milliwatts = 0;
+    if (!Ask(kName, why, functions().power, &milliwatts)) return std::nullopt;
+    return Plausible(kName, milliwatts * 1e-3, 0.0, sensor_files::kHighestWatts, why);
+  }
+
+  std::optional<uint64_t> FreeMemory(std::string* why) const {
+    constexpr const char* kName = "nvmlDeviceGetMemoryInfo";
+    NvmlMemory memory;
+    if (!Ask(kName, why, functions().memory, &memory)) return std::nullopt;
+    if (memory.free <= memory.total && memory.total > 0) return memory.free;
+    if (why != nullptr) {
+      *why = std::string(kName) + " says " + std::to_string(memory.free) + " of " +
+             std::to_string(memory.total);
+    }
+    return std::nullopt;
+  }
+
+  std::optional<std::string> Throttled(std::string* why) const {
+    unsigned long long bits = 0;
+    if (!Ask("nvmlDeviceGetCurrentClocksThrottleReasons", why, functions().throttle_reasons,
+             &bits)) {
+      return std::nullopt;
+    }
+    std::string reasons;
+    for (const Reason& reason : kReasons) {
+      if ((bits & reason.bit) != 0)
+        reasons += (reasons.empty() ? "" : ", ") + std::string(reason.words);
+    }
+    return reasons;
+  }
+
+  const Card card_;
 };
 
 }  // namespace
 
 std::unique_ptr<Sensors> NvidiaSensors(int index) {
-  return std::make_unique<NvidiaSensorsImpl>(index);
+  if (index < 0) {
+    Card card;
+    card.reason = "no GPU " + std::to_string(index);
+    return std::make_unique<NvidiaSensorsImpl>(std::move(card));
+  }
+  return std::make_unique<NvidiaSensorsImpl>(
+      FindCard("GPU " + std::to_string(index), "nvmlDeviceGetHandleByIndex_v2",
+               [&](const NvmlFunctions& functions, NvmlDevice* device) {
+                 return functions.handle_by_index == nullptr
+                            ? kNvmlNoSymbol
+                            : functions.handle_by_index(static_cast<unsigned>(index), device);
+               }));
 }
+
+std::unique_ptr<Sensors> NvidiaSensorsAt(const std::string& pci_bus_id) {
+  return std::make_unique<NvidiaSensorsImpl>(CardAt(pci_bus_id));
+}
+
+namespace gpu_sensors {
+
+std::string NvidiaPartition(const std::string& pci_bus_id) {
+  const Card card = CardAt(pci_bus_id);
+  if (card.nvml == nullptr || card.nvml->functions().mig_mode == nullptr) return "";
+  unsigned current = 0;
+  unsigned pending = 0;
+  if (card.nvml->functions().mig_mode(card.device, &current, &pending) != kNvmlSuccess) return "";
+  return current == 1 ? "mig" : "";  // NVML_DEVICE_MIG_ENABLE
+}
+
+}  // namespace gpu_sensors
 
 }  // namespace tunableop

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import tunableop_native_tests as native
+
+#: What stands in files in the place of a number, sooner or later.
+GARBAGE = ["", "abc", "99999999999999999999999999999999", "1e308", "-1e999", "nan", "inf", "45000 46000",
+           "45000x", "-274000", "0x1002", "4" * 10_000, "\x00\x01\xff"]  # fmt: skip
 
 
 def put(root: Path, files: dict[str, str]) -> None:
@@ -33,3 +39,20 @@ def missing(sensors: native.Sensors, what: str) -> str | None:
     lines = [line for line in sensors.missing() if line.startswith(what + ": ")]
     assert len(lines) <= 1
     return lines[0] if lines else None
+
+
+def without_rights(check: Callable[[], bool]) -> bool:
+    """What `check` says in a process that may not read everything: a child, as nobody if we are root."""
+    child = os.fork()
+    if child == 0:
+        answer = 2
+        try:
+            if os.geteuid() == 0:
+                os.setgid(65534)
+                os.setuid(65534)
+            answer = 0 if check() else 1
+        finally:
+            os._exit(answer)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, 1), f"the child ended with {status}"
+    return status == 0

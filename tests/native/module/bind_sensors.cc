@@ -127,20 +127,34 @@ void BindSensors(py::module_& module) {
   py::class_<MachineState>(module, "MachineState")
       .def(py::init([](std::optional<double> temperature_c, std::optional<double> clock_mhz,
                        std::optional<double> memory_fragmentation) {
-             return MachineState{temperature_c, clock_mhz, memory_fragmentation};
+             MachineState state;
+             state.temperature_c = temperature_c;
+             state.clock_mhz = clock_mhz;
+             state.memory_fragmentation = memory_fragmentation;
+             return state;
            }),
            py::arg("temperature_c") = py::none(), py::arg("clock_mhz") = py::none(),
            py::arg("memory_fragmentation") = py::none())
       .def_readwrite("temperature_c", &MachineState::temperature_c)
       .def_readwrite("clock_mhz", &MachineState::clock_mhz)
-      .def_readwrite("memory_fragmentation", &MachineState::memory_fragmentation);
+      .def_readwrite("memory_fragmentation", &MachineState::memory_fragmentation)
+      .def_readwrite("power_w", &MachineState::power_w)
+      .def_readwrite("free_memory_bytes", &MachineState::free_memory_bytes)
+      .def_readwrite("throttled", &MachineState::throttled);
 
   py::class_<Sensors>(module, "Sensors")
       .def("read", &Sensors::Read)
       .def("missing", &Sensors::Missing);
   module.def("cpu_sensors", &CpuSensors, py::arg("root") = std::filesystem::path("/"));
   module.def("nvidia_sensors", &NvidiaSensors, py::arg("index") = 0);
+  module.def("nvidia_sensors_at", &NvidiaSensorsAt, py::arg("pci_bus_id"));
   module.def("amd_sensors", &AmdSensors, py::arg("index") = 0,
+             py::arg("root") = std::filesystem::path("/"));
+  module.def("amd_sensors_at", &AmdSensorsAt, py::arg("pci_bus_id"),
+             py::arg("root") = std::filesystem::path("/"));
+  module.def("gpu_sensors", &GpuSensors, py::arg("vendor_id"), py::arg("pci_bus_id"),
+             py::arg("root") = std::filesystem::path("/"));
+  module.def("partition_mode", &PartitionMode, py::arg("vendor_id"), py::arg("pci_bus_id"),
              py::arg("root") = std::filesystem::path("/"));
 
   module.def("count_loop", &CountLoop, py::arg("loops"), py::arg("calls"));
