@@ -20,7 +20,9 @@ constexpr size_t kUnknownCacheBytes = size_t{256} << 20;
 
 Fingerprint FingerprintOf(const Device& device) {
   const DeviceInfo& info = device.info();
-  return {std::string(device.backend()), info.name, info.arch, info.compute_units};
+  const std::string partition = PartitionMode(device.vendor_id(), info.pci_bus_id);
+  return {std::string(device.backend()), info.name,
+          info.arch + (partition.empty() ? "" : " " + partition), info.compute_units};
 }
 
 std::string NamesOf(std::span<const std::shared_ptr<const Backend>> backends) {
@@ -87,8 +89,7 @@ std::shared_ptr<const Backend> Target::Find(std::string_view library) const noex
 
 std::unique_ptr<Sensors> Target::MakeSensors() const {
   if (!is_gpu()) return CpuSensors();
-  return device_->backend() == "cuda" ? NvidiaSensors(device_->ordinal())
-                                      : AmdSensors(device_->ordinal());
+  return GpuSensors(device_->vendor_id(), device_->info().pci_bus_id);
 }
 
 size_t Target::CacheBytes() const noexcept {
