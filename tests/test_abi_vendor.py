@@ -84,7 +84,8 @@ def test_signatures_are_what_the_vendors_declare(tmp_path: Path) -> None:
         (
             "hip_abi::rocblas_gemm_ex_fn",
             "int (*)(void*, int, int, int, int, int, const void*, const void*, int, int,"
-            " const void*, int, int, const void*, const void*, int, int, void*, int, int, int, int, int32_t, uint32_t)",
+            " const void*, int, int, const void*, const void*, int, int,"
+            " void*, int, int, int, int, int32_t, uint32_t)",
         ),
         ("hip_abi::getIndexFromAlgo_fn", "int (*)(hip_abi::hipblasLtMatmulAlgo_t&)"),
     ]

@@ -13,6 +13,8 @@ namespace tunableop {
 
 enum class Vendor : uint8_t { kNvidia, kAmd };
 
+struct VendorSurroundings;  // vendor_search.h
+
 // Loaded for good: never unloaded, since kernels of it may still run when a process ends. Cheap to
 // copy.
 class VendorLibrary {
@@ -26,14 +28,22 @@ class VendorLibrary {
   //   3. the loader's own path;
   //   4. install folders: CUDA_PATH, CUDA_HOME, /usr/local/cuda*; ROCM_PATH, ROCM_HOME, /opt/rocm*;
   //   5. the vendor's Python packages beside ours, and torch's copies.
+  // A file without a version in its name (libamdhip64.so, libcudart-1f0a37b4.so) fits where the
+  // name it has inside has none either, or one that was asked for.
   // kNotFound: where it looked. kNotSupported: found, and the loader refused it, and why.
   static Result<VendorLibrary> Load(Vendor vendor, std::span<const char* const> sonames);
+  // The same, in other surroundings than this process's.
+  static Result<VendorLibrary> Load(Vendor vendor, std::span<const char* const> sonames,
+                                    const VendorSurroundings& surroundings);
 
   // Null: there is no such symbol.
   void* Symbol(const char* name) const noexcept;
   const std::string& path() const noexcept { return path_; }
 
  private:
+  friend class VendorSearch;
+  VendorLibrary() = default;
+
   void* handle_ = nullptr;
   std::string path_;
 };

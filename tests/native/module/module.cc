@@ -12,6 +12,7 @@ PYBIND11_MODULE(tunableop_native_tests, module) {
   BindCache(module);
   BindSensors(module);
   BindJournal(module);
+  BindGpu(module);
 #ifdef TUNABLEOP_SANITIZED
   BindMistakes(module);
 #endif

@@ -17,6 +17,7 @@ void BindTuner(pybind11::module_& module);    // Tune, with real and with simula
 void BindCache(pybind11::module_& module);    // documents, files, SessionCache
 void BindSensors(pybind11::module_& module);  // sensors, counters, staleness, rates
 void BindJournal(pybind11::module_& module);  // the crash journal
+void BindGpu(pybind11::module_& module);      // the vendors' libraries, cards
 #ifdef TUNABLEOP_SANITIZED
 void BindMistakes(pybind11::module_& module);  // for a sanitizer to find
 #endif

@@ -1,0 +1,218 @@
+#include "backends/gpu/runtime_device.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tunableop {
+namespace {
+
+constexpr int kNothing = -1;     // no card was current, or it could not be made so
+constexpr int kLostBefore = -1;  // no runtime has negative codes
+
+}  // namespace
+
+// The card is current, and what other threads capture is not disturbed, while this lives.
+class RuntimeDevice::Scope {
+ public:
+  Scope(const RuntimeDevice& device, Capture capture) noexcept : device_(device) {
+    code_ = device_.Enter(previous_);
+    if (code_ != runtime_code::kSuccess || capture == Capture::kObey) return;
+    const auto exchange = device_.api_.ThreadExchangeStreamCaptureMode;
+    if (exchange == nullptr) return;
+    // After Enter: changing the mode makes a context on the card that is current.
+    mode_ = runtime_code::kCaptureRelaxed;
+    exchanged_ = exchange(&mode_) == runtime_code::kSuccess;
+  }
+  ~Scope() {
+    if (exchanged_) device_.api_.ThreadExchangeStreamCaptureMode(&mode_);
+    device_.Restore(previous_);
+  }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+  int code() const noexcept { return code_; }
+
+ private:
+  const RuntimeDevice& device_;
+  int previous_ = kNothing;
+  int code_ = runtime_code::kSuccess;
+  int mode_ = 0;
+  bool exchanged_ = false;
+};
+
+RuntimeDevice::RuntimeDevice(const RuntimeApi& api, int ordinal, DeviceInfo info)
+    : api_(api), ordinal_(ordinal), info_(std::move(info)) {}
+
+int RuntimeDevice::Enter(int& previous) const noexcept {
+  if (api_.GetDevice(&previous) != runtime_code::kSuccess) previous = kNothing;
+  if (previous == ordinal_) return runtime_code::kSuccess;
+  return api_.SetDevice(ordinal_);
+}
+
+int RuntimeDevice::MakeCurrent() const noexcept {
+  int previous = kNothing;
+  const int code = Enter(previous);
+  if (code != runtime_code::kSuccess) Note(code);
+  return previous;
+}
+
+void RuntimeDevice::Restore(int previous) const noexcept {
+  if (previous == kNothing || previous == ordinal_) return;
+  if (api_.SetDevice(previous) != runtime_code::kSuccess) api_.GetLastError();
+}
+
+template <typename Function, typename... Arguments>
+int RuntimeDevice::Call(Capture capture, Function function, Arguments... arguments) const noexcept {
+  if (lost()) return kLostBefore;
+  const Scope scope(*this, capture);
+  const int code = scope.code() == runtime_code::kSuccess ? function(arguments...) : scope.code();
+  if (code != runtime_code::kSuccess) Note(code);
+  return code;
+}
+
+void RuntimeDevice::Note(int code) const noexcept {
+  if (code == kLostBefore) return;
+  api_.GetLastError();
+  if (!api_.IsFatal(code)) return;
+  int none = 0;
+  lost_code_.compare_exchange_strong(none, code);
+  lost_.store(true, std::memory_order_release);
+}
+
+Status RuntimeDevice::Lost() const {
+  return {StatusCode::kInternal,
+          std::string(backend()) + ":" + std::to_string(ordinal_) +
+              " is lost until this process ends: " + api_.Words(lost_code_.load())};
+}
+
+Status RuntimeDevice::Check(int code, std::string_view what) const {
+  if (code == runtime_code::kSuccess) return Status::Ok();
+  if (code == kLostBefore) return Lost();
+  StatusCode status = StatusCode::kInternal;
+  if (code == runtime_code::kOutOfMemory) status = StatusCode::kOutOfMemory;
+  if (code == runtime_code::kNoDevice || code == runtime_code::kInvalidDevice ||
+      code == runtime_code::kInsufficientDriver) {
+    status = StatusCode::kNotFound;
+  }
+  return {status, std::string(backend()) + ":" + std::to_string(ordinal_) + ": " +
+                      std::string(what) + ": " + api_.Words(code)};
+}
+
+Result<void*> RuntimeDevice::Allocate(size_t bytes) const {
+  void* memory = nullptr;
+  // Of nothing the runtimes give null, which is an error to whoever reads it.
+  const int code = Call(Capture::kIgnore, api_.Malloc, &memory, std::max<size_t>(bytes, 1));
+  TUNABLEOP_RETURN_IF_ERROR(Check(code, "allocating " + std::to_string(bytes) + " bytes"));
+  return memory;
+}
+
+void RuntimeDevice::Free(void* memory) const noexcept {
+  if (memory != nullptr) Call(Capture::kIgnore, api_.Free, memory);
+}
+
+Result<void*> RuntimeDevice::AllocateHost(size_t bytes) const {
+  void* memory = nullptr;
+  const int code = Call(Capture::kIgnore, api_.HostMalloc, &memory, std::max<size_t>(bytes, 1),
+                        runtime_code::kPortable);
+  TUNABLEOP_RETURN_IF_ERROR(
+      Check(code, "allocating " + std::to_string(bytes) + " page-locked bytes"));
+  return memory;
+}
+
+void RuntimeDevice::FreeHost(void* memory) const noexcept {
+  if (memory != nullptr) Call(Capture::kIgnore, api_.HostFree, memory);
+}
+
+Status RuntimeDevice::MemoryInfo(size_t& free_bytes, size_t& total_bytes) const {
+  return Check(Call(Capture::kIgnore, api_.MemGetInfo, &free_bytes, &total_bytes),
+               "asking how much memory is free");
+}
+
+Status RuntimeDevice::Copy(void* to, const void* from, size_t bytes, CopyKind kind,
+                           NativeStream stream) const {
+  if (bytes == 0) return Status::Ok();
+  int native = runtime_code::kDeviceToDevice;
+  const char* what = "copying on the card";
+  if (kind == CopyKind::kHostToDevice) {
+    native = runtime_code::kHostToDevice;
+    what = "copying to the card";
+  } else if (kind == CopyKind::kDeviceToHost) {
+    native = runtime_code::kDeviceToHost;
+    what = "copying from the card";
+  }
+  return Check(Call(Capture::kObey, api_.MemcpyAsync, to, from, bytes, native, stream), what);
+}
+
+Status RuntimeDevice::Fill(void* to, uint8_t value, size_t bytes, NativeStream stream) const {
+  if (bytes == 0) return Status::Ok();
+  return Check(Call(Capture::kObey, api_.MemsetAsync, to, static_cast<int>(value), bytes, stream),
+               "filling memory");
+}
+
+Result<NativeStream> RuntimeDevice::CreateStream() const {
+  NativeStream stream = nullptr;
+  const int code =
+      Call(Capture::kIgnore, api_.StreamCreateWithFlags, &stream, runtime_code::kNonBlocking);
+  TUNABLEOP_RETURN_IF_ERROR(Check(code, "making a stream"));
+  return stream;
+}
+
+void RuntimeDevice::DestroyStream(NativeStream stream) const noexcept {
+  if (stream != nullptr) Call(Capture::kIgnore, api_.StreamDestroy, stream);
+}
+
+Status RuntimeDevice::Synchronize(NativeStream stream) const {
+  return Check(Call(Capture::kIgnore, api_.StreamSynchronize, stream), "waiting for a stream");
+}
+
+bool RuntimeDevice::IsCapturing(NativeStream stream) const noexcept {
+  int status = runtime_code::kCaptureNone;
+  const int code = Call(Capture::kObey, api_.StreamIsCapturing, stream, &status);
+  // Of the legacy stream the runtimes do not tell, but complain, while another one is captured.
+  if (code != runtime_code::kSuccess) {
+    return code >= runtime_code::kFirstOfCapture && code <= runtime_code::kLastOfCapture;
+  }
+  return status != runtime_code::kCaptureNone;
+}
+
+Result<NativeEvent> RuntimeDevice::CreateEvent() const {
+  NativeEvent event = nullptr;
+  const int code = Call(Capture::kIgnore, api_.EventCreateWithFlags, &event, 0U);
+  TUNABLEOP_RETURN_IF_ERROR(Check(code, "making an event"));
+  return event;
+}
+
+void RuntimeDevice::DestroyEvent(NativeEvent event) const noexcept {
+  if (event != nullptr) Call(Capture::kIgnore, api_.EventDestroy, event);
+}
+
+Status RuntimeDevice::RecordEvent(NativeEvent event, NativeStream stream) const {
+  return Check(Call(Capture::kObey, api_.EventRecord, event, stream), "recording an event");
+}
+
+Status RuntimeDevice::WaitEvent(NativeStream stream, NativeEvent event) const {
+  return Check(Call(Capture::kObey, api_.StreamWaitEvent, stream, event, 0U),
+               "letting a stream wait for an event");
+}
+
+Status RuntimeDevice::QueryEvent(NativeEvent event, bool& done) const {
+  const int code = Call(Capture::kIgnore, api_.EventQuery, event);
+  done = code == runtime_code::kSuccess;
+  if (code == runtime_code::kNotReady) return Status::Ok();
+  return Check(code, "asking whether an event has happened");
+}
+
+Status RuntimeDevice::SynchronizeEvent(NativeEvent event) const {
+  return Check(Call(Capture::kIgnore, api_.EventSynchronize, event), "waiting for an event");
+}
+
+Status RuntimeDevice::ElapsedMs(NativeEvent begin, NativeEvent end, double& ms) const {
+  float elapsed = 0.0F;
+  TUNABLEOP_RETURN_IF_ERROR(
+      Check(Call(Capture::kIgnore, api_.EventElapsedTime, &elapsed, begin, end),
+            "asking for the time between two events"));
+  ms = elapsed;
+  return Status::Ok();
+}
+
+}  // namespace tunableop

@@ -1,0 +1,80 @@
+// A Device over a vendor's runtime.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "backends/gpu/runtime_api.h"
+#include "gemm/device.h"
+#include "gemm/status.h"
+
+namespace tunableop {
+
+class RuntimeDevice final : public Device {
+ public:
+  // `api` is copied; its library stays loaded for good. Makes nothing on the card: the vendor's
+  // context, which takes memory and time, comes with the first call that needs it.
+  RuntimeDevice(const RuntimeApi& api, int ordinal, DeviceInfo info);
+
+  std::string_view backend() const noexcept override { return api_.prefix; }
+  uint32_t vendor_id() const noexcept override { return api_.vendor_id; }
+  int ordinal() const noexcept override { return ordinal_; }
+  const DeviceInfo& info() const noexcept override { return info_; }
+  bool lost() const noexcept override { return lost_.load(std::memory_order_acquire); }
+
+  Result<void*> Allocate(size_t bytes) const override;
+  void Free(void* memory) const noexcept override;
+  Result<void*> AllocateHost(size_t bytes) const override;
+  void FreeHost(void* memory) const noexcept override;
+  Status MemoryInfo(size_t& free_bytes, size_t& total_bytes) const override;
+
+  Status Copy(void* to, const void* from, size_t bytes, CopyKind kind,
+              NativeStream stream) const override;
+  Status Fill(void* to, uint8_t value, size_t bytes, NativeStream stream) const override;
+
+  Result<NativeStream> CreateStream() const override;
+  void DestroyStream(NativeStream stream) const noexcept override;
+  Status Synchronize(NativeStream stream) const override;
+  bool IsCapturing(NativeStream stream) const noexcept override;
+
+  Result<NativeEvent> CreateEvent() const override;
+  void DestroyEvent(NativeEvent event) const noexcept override;
+  Status RecordEvent(NativeEvent event, NativeStream stream) const override;
+  Status WaitEvent(NativeStream stream, NativeEvent event) const override;
+  Status QueryEvent(NativeEvent event, bool& done) const override;
+  Status SynchronizeEvent(NativeEvent event) const override;
+  Status ElapsedMs(NativeEvent begin, NativeEvent end, double& ms) const override;
+
+  int MakeCurrent() const noexcept override;
+  void Restore(int previous) const noexcept override;
+
+ private:
+  class Scope;
+  enum class Capture : uint8_t {
+    kObey,    // what another thread captures may forbid this call
+    kIgnore,  // has nothing to do with a capture, and must not disturb one
+  };
+
+  // The code of function(arguments...), called with this card current.
+  template <typename Function, typename... Arguments>
+  int Call(Capture capture, Function function, Arguments... arguments) const noexcept;
+  // Makes the card current: the code, and what was.
+  int Enter(int& previous) const noexcept;
+  // To be done with every code but success: takes it back from the thread's "last error", where
+  // others would find it, and sees whether the card is lost.
+  void Note(int code) const noexcept;
+  // `what` was being done: "allocating 4096 bytes".
+  Status Check(int code, std::string_view what) const;
+  Status Lost() const;
+
+  const RuntimeApi api_;
+  const int ordinal_;
+  const DeviceInfo info_;
+  mutable std::atomic<bool> lost_{false};
+  mutable std::atomic<int> lost_code_{0};
+};
+
+}  // namespace tunableop
