@@ -1,7 +1,9 @@
 #include "provider/capability.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "provider/element_type.h"
 #include "provider/ort_runtime.h"
 #include "provider/provider.h"
 
@@ -10,6 +12,16 @@ namespace {
 
 Verdict Claimed(std::string reason) { return {true, "claimed: " + std::move(reason)}; }
 Verdict Refused(std::string reason) { return {false, "refused: " + std::move(reason)}; }
+
+// "fp32 has", "fp32, fp16 and bf16 have"
+std::string WhatHas(const std::vector<DataType>& types) {
+  std::string text;
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (i > 0) text += i + 1 < types.size() ? ", " : " and ";
+    text += Name(types[i]);
+  }
+  return text + (types.size() == 1 ? " has" : " have");
+}
 
 // The element type of a value; UNDEFINED for an absent optional input or a value that is no tensor.
 Result<ONNXTensorElementDataType> ElementType(const OrtValueInfo* value) {
@@ -92,21 +104,22 @@ bool IsGemmLike(std::string_view op_type, std::string_view domain) noexcept {
   return (domain.empty() || domain == "ai.onnx") && (op_type == "MatMul" || op_type == "Gemm");
 }
 
-Verdict Decide(const NodeFacts& facts, ClaimPolicy policy, const StockAdvice& advice) {
+Verdict Decide(const NodeFacts& facts, const ClaimRules& rules, const StockAdvice& advice) {
   // Also of a node that the stock provider got for this very reason in an earlier round. One of
   // ours stays: its weight is packed.
   const bool open = !facts.is_ours && (!facts.on_other_provider || facts.on_stock_provider);
-  if (open && policy == ClaimPolicy::kAuto && advice) {
+  if (open && rules.policy == ClaimPolicy::kAuto && advice) {
     if (const std::optional<std::string> figures = advice(facts)) {
       return Refused("the stock provider is faster here: " + *figures);
     }
   }
   if (facts.on_other_provider) return Refused("another execution provider has it already");
   for (const ONNXTensorElementDataType type : facts.input_types) {
-    if (type != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT &&
-        type != ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED) {
-      return Refused("input type " + std::string(TypeName(type)) +
-                     " has no kernel on a CPU here; fp32 has");
+    if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED) continue;
+    const std::optional<DataType> known = DataTypeOf(type);
+    if (!known || std::find(rules.types.begin(), rules.types.end(), *known) == rules.types.end()) {
+      return Refused("input type " + std::string(TypeName(type)) + " has no kernel on " +
+                     rules.place + " here; " + WhatHas(rules.types));
     }
   }
   if (facts.op_type == "Gemm" && facts.since_version < 7) {
@@ -117,13 +130,16 @@ Verdict Decide(const NodeFacts& facts, ClaimPolicy policy, const StockAdvice& ad
     return Refused("no kernel registered for " + std::string(facts.op_type) + " of opset " +
                    std::to_string(facts.since_version));
   }
-  if (policy == ClaimPolicy::kWeights && !facts.weight) {
+  if (rules.policy == ClaimPolicy::kWeights && !facts.weight) {
     return Refused("claim=weights, and B is not a constant initializer");
   }
-  return Claimed(facts.weight ? "fp32, B is a weight" : "fp32, B is computed");
+  const std::string_view type =
+      TypeName(facts.input_types.empty() ? ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED
+                                         : facts.input_types.front());
+  return Claimed(std::string(type) + (facts.weight ? ", B is a weight" : ", B is computed"));
 }
 
-Status ClaimNodes(const OrtGraph* graph, OrtEpGraphSupportInfo* support, ClaimPolicy policy,
+Status ClaimNodes(const OrtGraph* graph, OrtEpGraphSupportInfo* support, const ClaimRules& rules,
                   std::vector<NodeDecision>& decisions, const StockAdvice& advice) {
   const OrtApi& api = *Ort().api;
   const char* graph_name = nullptr;
@@ -145,7 +161,7 @@ Status ClaimNodes(const OrtGraph* graph, OrtEpGraphSupportInfo* support, ClaimPo
     facts.name = name != nullptr ? name : "";
     facts.domain = domain;
     TUNABLEOP_RETURN_IF_ERROR(ReadFacts(node, support, facts));
-    Verdict verdict = Decide(facts, policy, advice);
+    Verdict verdict = Decide(facts, rules, advice);
     if (verdict.claimed && !facts.is_ours) {
       TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().ep_api->EpGraphSupportInfo_AddSingleNode(support, node));
     }

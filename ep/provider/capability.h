@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "abi/ort_c_api.h"
+#include "gemm/problem.h"
 #include "gemm/status.h"
 #include "provider/options.h"
 
@@ -45,18 +46,25 @@ struct NodeFacts {
 // against 1.40 ms (cache)"), or nullopt. Asked with claim=auto only; may be empty.
 using StockAdvice = std::function<std::optional<std::string>(const NodeFacts&)>;
 
+// What is claimed in a session.
+struct ClaimRules {
+  ClaimPolicy policy = ClaimPolicy::kAuto;
+  std::string place;            // where its kernels run, for a person: "a CPU", "cuda:0"
+  std::vector<DataType> types;  // that have kernels there
+};
+
 // Pure: no ONNX Runtime call. `reason` is for a person. A node that is no MatMul or Gemm is not a
 // question of this policy: see IsGemmLike.
 struct Verdict {
   bool claimed = false;
   std::string reason;
 };
-Verdict Decide(const NodeFacts& facts, ClaimPolicy policy, const StockAdvice& advice = {});
+Verdict Decide(const NodeFacts& facts, const ClaimRules& rules, const StockAdvice& advice = {});
 
 bool IsGemmLike(std::string_view op_type, std::string_view domain) noexcept;
 
 // Looks at every node of `graph`, claims those that Decide accepts and appends what was decided.
-Status ClaimNodes(const OrtGraph* graph, OrtEpGraphSupportInfo* support, ClaimPolicy policy,
+Status ClaimNodes(const OrtGraph* graph, OrtEpGraphSupportInfo* support, const ClaimRules& rules,
                   std::vector<NodeDecision>& decisions, const StockAdvice& advice = {});
 
 // "fp32", "fp16", "int32" ... as the ONNX specification's users call them.

@@ -1,10 +1,16 @@
 #include "provider/factory.h"
 
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "provider/gpu/allocators.h"
+#include "provider/gpu/cards.h"
+#include "provider/gpu/data_transfer.h"
+#include "provider/gpu/ep_devices.h"
+#include "provider/gpu/gpu_session.h"
 #include "provider/guard.h"
 #include "provider/kernel_registry.h"
 #include "provider/options.h"
@@ -47,15 +53,19 @@ Factory::Factory() : OrtEpFactory{} {
   GetSupportedDevices = &GetSupportedDevicesImpl;
   CreateEp = &CreateEpImpl;
   ReleaseEp = &ReleaseEpImpl;
+  CreateAllocator = &CreateAllocatorImpl;
+  ReleaseAllocator = &ReleaseAllocatorImpl;
   CreateDataTransfer = &CreateDataTransferImpl;  // called without a check for null
   IsStreamAware = &IsStreamAwareImpl;
 }
 
-Result<const OrtKernelRegistry*> Factory::Registry() {
+Result<const OrtKernelRegistry*> Factory::Registry(bool for_card) {
   const std::lock_guard lock(registry_mutex_);
-  if (registry_ == nullptr)
-    TUNABLEOP_RETURN_IF_ERROR(MakeKernelRegistry(kProviderName, &registry_));
-  return static_cast<const OrtKernelRegistry*>(registry_);
+  OrtKernelRegistry*& registry = registries_[for_card ? 1 : 0];
+  if (registry == nullptr) {
+    TUNABLEOP_RETURN_IF_ERROR(MakeKernelRegistry(kProviderName, for_card, &registry));
+  }
+  return static_cast<const OrtKernelRegistry*>(registry);
 }
 
 const char* Factory::GetNameImpl(const OrtEpFactory* /*self*/) noexcept { return kProviderName; }
@@ -74,12 +84,17 @@ OrtStatus* Factory::GetSupportedDevicesImpl(OrtEpFactory* self,
                                             size_t* ep_device_count) noexcept {
   *ep_device_count = 0;
   return Guard([&]() -> Status {
-    for (size_t i = 0; i < device_count && *ep_device_count < max_ep_devices; ++i) {
-      if (Ort().api->HardwareDevice_Type(devices[i]) != OrtHardwareDeviceType_CPU) continue;
+    const std::span<const OrtHardwareDevice* const> hardware(devices, device_count);
+    const std::span<OrtEpDevice*> room(ep_devices, max_ep_devices);
+    // A provider that is asked for by name gets the first.
+    TUNABLEOP_RETURN_IF_ERROR(OfferCards(*self, hardware, room, *ep_device_count));
+    for (const OrtHardwareDevice* device : hardware) {
+      if (*ep_device_count == room.size()) break;
+      if (Ort().api->HardwareDevice_Type(device) != OrtHardwareDeviceType_CPU) continue;
       // No allocator is registered: ONNX Runtime's own CPU memory is used, and feeds are not
       // copied.
-      TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().ep_api->CreateEpDevice(self, devices[i], nullptr, nullptr,
-                                                                 &ep_devices[*ep_device_count]));
+      TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().ep_api->CreateEpDevice(self, device, nullptr, nullptr,
+                                                                 &room[*ep_device_count]));
       ++*ep_device_count;
     }
     return Status::Ok();
@@ -87,9 +102,9 @@ OrtStatus* Factory::GetSupportedDevicesImpl(OrtEpFactory* self,
 }
 
 OrtStatus* Factory::CreateEpImpl(OrtEpFactory* self, const OrtHardwareDevice* const* /*devices*/,
-                                 const OrtKeyValuePairs* const* /*metadata*/,
-                                 size_t /*device_count*/, const OrtSessionOptions* session_options,
-                                 const OrtLogger* logger, OrtEp** ep) noexcept {
+                                 const OrtKeyValuePairs* const* metadata, size_t device_count,
+                                 const OrtSessionOptions* session_options, const OrtLogger* logger,
+                                 OrtEp** ep) noexcept {
   *ep = nullptr;
   return Guard([&]() -> Status {
     auto& factory = *static_cast<Factory*>(self);
@@ -100,19 +115,21 @@ OrtStatus* Factory::CreateEpImpl(OrtEpFactory* self, const OrtHardwareDevice* co
     }
     Result<Options> options = ReadOptions(session_options);
     if (!options.ok()) return options.TakeStatus();
-    Result<const OrtKernelRegistry*> registry = factory.Registry();
+    Result<Card*> card = ChooseCard({metadata, device_count}, options.value().device);
+    if (!card.ok()) return card.TakeStatus();
+    const bool on_card = card.value() != nullptr;
+    Result<const OrtKernelRegistry*> registry = factory.Registry(on_card);
     if (!registry.ok()) return registry.TakeStatus();
-    const Log log(logger != nullptr ? logger : factory.default_logger_.load());
-    if (options.value().device.kind == DeviceChoice::Kind::kCuda ||
-        options.value().device.kind == DeviceChoice::Kind::kHip) {
-      return {StatusCode::kInvalidArgument,
-              std::string("TunableOp option 'device': expected auto or cpu, for ONNX Runtime gave "
-                          "this session the CPU, found '") +
-                  (options.value().device.kind == DeviceChoice::Kind::kCuda ? "cuda" : "hip") +
-                  "'"};
-    }
-    Result<Target> target = Target::Cpu().Restricted(options.value());
+    Result<Target> target = (on_card ? Target::Card(card.value()->gpu()) : Target::Cpu())
+                                .Restricted(options.value());
     if (!target.ok()) return target.TakeStatus();
+    std::shared_ptr<GpuSession> gpu;
+    if (on_card) {
+      Result<std::shared_ptr<GpuSession>> made = GpuSession::Create(*card.value());
+      if (!made.ok()) return made.TakeStatus();
+      gpu = std::move(made).value();
+    }
+    const Log log(logger != nullptr ? logger : factory.default_logger_.load());
     auto state =
         std::make_shared<SessionState>(std::move(options).value(), log, std::move(target).value());
     if (!state->options().cache_path.empty()) {
@@ -120,7 +137,8 @@ OrtStatus* Factory::CreateEpImpl(OrtEpFactory* self, const OrtHardwareDevice* co
       if (!status.ok() && status.code() != StatusCode::kNotFound)
         log.Warning(std::string(status.message()));
     }
-    *ep = new Provider(std::move(state), registry.value(), Log(factory.default_logger_.load()));
+    *ep = new Provider(std::move(state), std::move(gpu), registry.value(),
+                       Log(factory.default_logger_.load()));
     return Status::Ok();
   });
 }
@@ -129,12 +147,42 @@ void Factory::ReleaseEpImpl(OrtEpFactory* /*self*/, OrtEp* ep) noexcept {
   delete static_cast<Provider*>(ep);
 }
 
-OrtStatus* Factory::CreateDataTransferImpl(OrtEpFactory* /*self*/,
-                                           OrtDataTransferImpl** transfer) noexcept {
-  *transfer = nullptr;  // CPU memory needs none
-  return nullptr;
+OrtStatus* Factory::CreateAllocatorImpl(OrtEpFactory* /*self*/, const OrtMemoryInfo* info,
+                                        const OrtKeyValuePairs* /*options*/,
+                                        OrtAllocator** allocator) noexcept {
+  *allocator = nullptr;
+  return Guard([&]() -> Status {
+    Result<std::span<const std::unique_ptr<Card>>> cards = Cards();
+    if (!cards.ok()) return cards.TakeStatus();
+    const OrtMemoryDevice* device = Ort().ep_api->MemoryInfo_GetMemoryDevice(info);
+    for (const std::unique_ptr<Card>& card : cards.value()) {
+      const bool host = card->HoldsHost(device);
+      if (!host && !card->Holds(device, /*exactly=*/false)) continue;
+      *allocator = MakeSharedAllocator(*card, host);
+      return Status::Ok();
+    }
+    return {StatusCode::kInvalidArgument,
+            "ONNX Runtime asked TunableOp for an allocator of memory that is no card's of its own"};
+  });
 }
 
+void Factory::ReleaseAllocatorImpl(OrtEpFactory* /*self*/, OrtAllocator* allocator) noexcept {
+  ReleaseAllocatorOfOurs(allocator);
+}
+
+OrtStatus* Factory::CreateDataTransferImpl(OrtEpFactory* /*self*/,
+                                           OrtDataTransferImpl** transfer) noexcept {
+  *transfer = nullptr;
+  return Guard([&]() -> Status {
+    Result<std::span<const std::unique_ptr<Card>>> cards = Cards();
+    if (!cards.ok()) return cards.TakeStatus();
+    if (!cards.value().empty()) *transfer = MakeDataTransfer();  // CPU memory needs none
+    return Status::Ok();
+  });
+}
+
+// Even where we have a stream: as the first stream-aware provider of a session ours would be what
+// a stock GPU provider's kernels are given, which take it for one of their own and crash.
 bool Factory::IsStreamAwareImpl(const OrtEpFactory* /*self*/) noexcept { return false; }
 
 }  // namespace tunableop

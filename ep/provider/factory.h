@@ -1,6 +1,7 @@
 // Creates providers for ONNX Runtime: OrtEpFactory.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <mutex>
 #include <string>
@@ -22,8 +23,9 @@ class Factory final : public OrtEpFactory {
   // one that is alive. Thread-safe.
   void SetDefaultLogger(const OrtLogger* logger) noexcept { default_logger_.store(logger); }
 
-  // The operators of kernels/, registered once. Thread-safe: sessions are made on any thread.
-  Result<const OrtKernelRegistry*> Registry();
+  // The operators of kernels/ on the CPU, or on a card: each registered once. Thread-safe: sessions
+  // are made on any thread.
+  Result<const OrtKernelRegistry*> Registry(bool for_card);
 
  private:
   static const char* GetNameImpl(const OrtEpFactory* self) noexcept;
@@ -40,13 +42,17 @@ class Factory final : public OrtEpFactory {
                                  const OrtSessionOptions* session_options, const OrtLogger* logger,
                                  OrtEp** ep) noexcept;
   static void ReleaseEpImpl(OrtEpFactory* self, OrtEp* ep) noexcept;
+  static OrtStatus* CreateAllocatorImpl(OrtEpFactory* self, const OrtMemoryInfo* info,
+                                        const OrtKeyValuePairs* options,
+                                        OrtAllocator** allocator) noexcept;
+  static void ReleaseAllocatorImpl(OrtEpFactory* self, OrtAllocator* allocator) noexcept;
   static OrtStatus* CreateDataTransferImpl(OrtEpFactory* self,
                                            OrtDataTransferImpl** transfer) noexcept;
   static bool IsStreamAwareImpl(const OrtEpFactory* self) noexcept;
 
   std::atomic<const OrtLogger*> default_logger_{nullptr};
   std::mutex registry_mutex_;
-  OrtKernelRegistry* registry_ = nullptr;
+  std::array<OrtKernelRegistry*, 2> registries_{};  // the CPU's, a card's
 };
 
 }  // namespace tunableop

@@ -1,9 +1,13 @@
 #include "provider/kernel_registry.h"
 
 #include <array>
+#include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "provider/kernels/kernel.h"
+#include "provider/kernels/memcpy.h"
 #include "provider/ort_runtime.h"
 
 namespace tunableop {
@@ -26,6 +30,11 @@ constexpr std::array<Operator, 6> kOperators = {{
     {"Gemm", 9, 12, &CreateGemm},
     {"Gemm", 13, 1000, &CreateGemm},
 }};
+constexpr int kFirstWithBFloat16 = 13;
+
+// Without kernels of our own for these, ONNX Runtime hands a card's kernel host memory.
+constexpr Operator kFromHost = {"MemcpyFromHost", 1, 1000, &CreateMemcpyFromHost};
+constexpr Operator kToHost = {"MemcpyToHost", 1, 1000, &CreateMemcpyToHost};
 
 struct BuilderDeleter {
   void operator()(OrtKernelDefBuilder* builder) const noexcept {
@@ -41,20 +50,55 @@ struct RegistryDeleter {
   }
 };
 
-Status Register(const Operator& op, const char* provider_name, OrtKernelRegistry* registry) {
+Result<std::vector<const OrtDataType*>> TypesOf(
+    std::span<const ONNXTensorElementDataType> elements) {
+  std::vector<const OrtDataType*> types;
+  for (const ONNXTensorElementDataType element : elements) {
+    const OrtDataType* type = nullptr;
+    TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().ep_api->GetTensorDataType(element, &type));
+    types.push_back(type);
+  }
+  return types;
+}
+
+// All that a card's memory can hold: not strings. Older versions do not know the newest ones.
+std::vector<const OrtDataType*> FixedSizeTypes() {
+  std::vector<const OrtDataType*> types;
+  constexpr int kTypes = 64;  // more than there are; each version refuses what it does not know
+  for (int element = 1; element < kTypes; ++element) {
+    const auto kind = static_cast<ONNXTensorElementDataType>(element);
+    const OrtDataType* type = nullptr;
+    if (kind == ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING) continue;
+    if (FromOrt(Ort().ep_api->GetTensorDataType(kind, &type)).ok() && type != nullptr) {
+      types.push_back(type);
+    }
+  }
+  return types;
+}
+
+enum class HostSide : uint8_t { kNone, kInput, kOutput };
+
+Status Register(const Operator& op, const std::vector<const OrtDataType*>& types, HostSide host,
+                const char* provider_name, OrtKernelRegistry* registry) {
   const OrtEpApi& api = *Ort().ep_api;
   OrtKernelDefBuilder* raw_builder = nullptr;
   TUNABLEOP_RETURN_IF_ORT_ERROR(api.CreateKernelDefBuilder(&raw_builder));
   const std::unique_ptr<OrtKernelDefBuilder, BuilderDeleter> builder(raw_builder);
-  const OrtDataType* fp32 = nullptr;
-  TUNABLEOP_RETURN_IF_ORT_ERROR(api.GetTensorDataType(ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, &fp32));
   TUNABLEOP_RETURN_IF_ORT_ERROR(api.KernelDefBuilder_SetOperatorType(raw_builder, op.op_type));
   TUNABLEOP_RETURN_IF_ORT_ERROR(api.KernelDefBuilder_SetDomain(raw_builder, ""));
   TUNABLEOP_RETURN_IF_ORT_ERROR(
       api.KernelDefBuilder_SetSinceVersion(raw_builder, op.first_version, op.last_version));
   TUNABLEOP_RETURN_IF_ORT_ERROR(
       api.KernelDefBuilder_SetExecutionProvider(raw_builder, provider_name));
-  TUNABLEOP_RETURN_IF_ORT_ERROR(api.KernelDefBuilder_AddTypeConstraint(raw_builder, "T", &fp32, 1));
+  TUNABLEOP_RETURN_IF_ORT_ERROR(
+      api.KernelDefBuilder_AddTypeConstraint(raw_builder, "T", types.data(), types.size()));
+  if (host == HostSide::kInput) {
+    TUNABLEOP_RETURN_IF_ORT_ERROR(
+        api.KernelDefBuilder_SetInputMemType(raw_builder, 0, OrtMemTypeCPUInput));
+  } else if (host == HostSide::kOutput) {
+    TUNABLEOP_RETURN_IF_ORT_ERROR(
+        api.KernelDefBuilder_SetOutputMemType(raw_builder, 0, OrtMemTypeCPUOutput));
+  }
   OrtKernelDef* raw_def = nullptr;
   TUNABLEOP_RETURN_IF_ORT_ERROR(api.KernelDefBuilder_Build(raw_builder, &raw_def));
   const std::unique_ptr<OrtKernelDef, DefDeleter> def(raw_def);
@@ -65,11 +109,28 @@ Status Register(const Operator& op, const char* provider_name, OrtKernelRegistry
 
 }  // namespace
 
-Status MakeKernelRegistry(const char* provider_name, OrtKernelRegistry** registry) {
+Status MakeKernelRegistry(const char* provider_name, bool for_card, OrtKernelRegistry** registry) {
   OrtKernelRegistry* raw = nullptr;
   TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().ep_api->CreateKernelRegistry(&raw));
   std::unique_ptr<OrtKernelRegistry, RegistryDeleter> owned(raw);
-  for (const Operator& op : kOperators) TUNABLEOP_RETURN_IF_ERROR(Register(op, provider_name, raw));
+  for (const Operator& op : kOperators) {
+    std::vector<ONNXTensorElementDataType> elements = {ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT};
+    if (for_card) {
+      elements.push_back(ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16);
+      elements.push_back(ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE);
+      if (op.first_version >= kFirstWithBFloat16) {
+        elements.push_back(ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16);
+      }
+    }
+    Result<std::vector<const OrtDataType*>> types = TypesOf(elements);
+    if (!types.ok()) return types.TakeStatus();
+    TUNABLEOP_RETURN_IF_ERROR(Register(op, types.value(), HostSide::kNone, provider_name, raw));
+  }
+  if (for_card) {
+    const std::vector<const OrtDataType*> types = FixedSizeTypes();
+    TUNABLEOP_RETURN_IF_ERROR(Register(kFromHost, types, HostSide::kInput, provider_name, raw));
+    TUNABLEOP_RETURN_IF_ERROR(Register(kToHost, types, HostSide::kOutput, provider_name, raw));
+  }
   *registry = owned.release();
   return Status::Ok();
 }

@@ -5,16 +5,34 @@
 #include <utility>
 
 #include "provider/capability.h"
+#include "provider/gpu/allocators.h"
 #include "provider/guard.h"
 #include "provider/ort_runtime.h"
 #include "provider/run_gate.h"
 #include "provider/sessions.h"
 
 namespace tunableop {
+namespace {
 
-Provider::Provider(std::shared_ptr<SessionState> state, const OrtKernelRegistry* registry,
-                   Log process_log)
-    : OrtEp{}, state_(std::move(state)), registry_(registry), process_log_(process_log) {
+ClaimRules RulesOf(const SessionState& state, const GpuSession* gpu) {
+  if (gpu == nullptr) return {state.options().claim, "a CPU", {DataType::kFloat32}};
+  ClaimRules rules{state.options().claim, gpu->card().Name(), {}};
+  for (const DataType type : {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16,
+                              DataType::kFloat64}) {
+    if (gpu->card().Runs(type)) rules.types.push_back(type);
+  }
+  return rules;
+}
+
+}  // namespace
+
+Provider::Provider(std::shared_ptr<SessionState> state, std::shared_ptr<GpuSession> gpu,
+                   const OrtKernelRegistry* registry, Log process_log)
+    : OrtEp{},
+      state_(std::move(state)),
+      gpu_(std::move(gpu)),
+      registry_(registry),
+      process_log_(process_log) {
   ort_version_supported = Ort().version;
   GetName = &GetNameImpl;
   GetCapability = &GetCapabilityImpl;
@@ -25,11 +43,15 @@ Provider::Provider(std::shared_ptr<SessionState> state, const OrtKernelRegistry*
   OnRunEnd = &OnRunEndImpl;
   OnSessionInitializationEnd = &OnSessionInitializationEndImpl;
   if (Ort().Has(ort_since::OrtEp_CreateProfiler)) CreateProfiler = &CreateProfilerImpl;
+  if (gpu_ == nullptr) return;
+  CreateAllocator = &CreateAllocatorImpl;
+  if (Ort().Has(ort_since::OrtEp_Sync)) Sync = &SyncImpl;
 }
 
 Provider::~Provider() {
   state_->StopBackground();
   state_->SaveOwnCache(process_log_);
+  if (gpu_ != nullptr) gpu_->Close();  // after the background's measurements, which use the card
 }
 
 const char* Provider::GetNameImpl(const OrtEp* /*self*/) noexcept { return kProviderName; }
@@ -42,7 +64,8 @@ OrtStatus* Provider::GetCapabilityImpl(OrtEp* self, const OrtGraph* graph,
     const StockAdvice advice = [&state](const NodeFacts& facts) {
       return state.StockIsFaster(facts.op_type, facts.name, facts.k, facts.n);
     };
-    TUNABLEOP_RETURN_IF_ERROR(ClaimNodes(graph, support, state.options().claim, decisions, advice));
+    const ClaimRules rules = RulesOf(state, static_cast<Provider*>(self)->gpu_.get());
+    TUNABLEOP_RETURN_IF_ERROR(ClaimNodes(graph, support, rules, decisions, advice));
     const OrtNode* parent = nullptr;
     TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->Graph_GetParentNode(graph, &parent));
     if (state.log().debug_enabled()) {
@@ -72,10 +95,30 @@ OrtStatus* Provider::OnRunStartImpl(OrtEp* /*self*/, const OrtRunOptions* /*opti
   return nullptr;
 }
 
-OrtStatus* Provider::OnRunEndImpl(OrtEp* /*self*/, const OrtRunOptions* /*options*/,
-                                  bool /*sync*/) noexcept {
+OrtStatus* Provider::OnRunEndImpl(OrtEp* self, const OrtRunOptions* /*options*/,
+                                  bool sync) noexcept {
+  OrtStatus* status = sync ? SyncImpl(self) : nullptr;
   Runs().Ended();
-  return nullptr;
+  return status;
+}
+
+OrtStatus* Provider::SyncImpl(OrtEp* self) noexcept {
+  const std::shared_ptr<GpuSession>& gpu = static_cast<Provider*>(self)->gpu_;
+  if (gpu == nullptr) return nullptr;
+  return Guard([&] { return gpu->Synchronize(); });
+}
+
+OrtStatus* Provider::CreateAllocatorImpl(OrtEp* self, const OrtMemoryInfo* info,
+                                         OrtAllocator** allocator) noexcept {
+  *allocator = nullptr;
+  return Guard([&]() -> Status {
+    const GpuSession& gpu = *static_cast<Provider*>(self)->gpu_;
+    const bool host = Ort().api->MemoryInfoGetDeviceMemType(info) ==
+                      OrtDeviceMemoryType_HOST_ACCESSIBLE;
+    *allocator = host ? MakeSessionAllocator(gpu.host_memory(), gpu.card().host_memory())
+                      : MakeSessionAllocator(gpu.memory(), gpu.card().memory());
+    return Status::Ok();
+  });
 }
 
 OrtStatus* Provider::IsConcurrentRunSupportedImpl(OrtEp* /*self*/, bool* supported) noexcept {

@@ -1,13 +1,18 @@
-// ONNX Gemm, opset 7 and later, fp32: Y = alpha * op(A) * op(B) + beta * C.
+// ONNX Gemm, opset 7 and later: Y = alpha * op(A) * op(B) + beta * C. fp32 on a CPU, and the types
+// that have kernels on a card.
 #include <algorithm>
-#include <cstring>
-#include <functional>
-#include <numeric>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "gemm/device_queue.h"
 #include "provider/guard.h"
 #include "provider/happens_before.h"
+#include "provider/kernels/gemm_addend.h"
 #include "provider/kernels/kernel.h"
 #include "provider/kernels/matmul_shape.h"
 #include "provider/ort_runtime.h"
@@ -15,57 +20,35 @@
 namespace tunableop {
 namespace {
 
-// C as a matrix: element (row, column) is at data[row * row_stride + column * column_stride].
-struct Addend {
-  const float* data = nullptr;
-  int64_t row_stride = 0;
-  int64_t column_stride = 0;
-};
-
-// C must broadcast one way to m x n (ONNX: unidirectional).
-Result<Addend> ResolveAddend(const TensorView& c, int64_t m, int64_t n) {
-  const size_t rank = c.dims.size();
-  const int64_t columns = rank > 0 ? c.dims[rank - 1] : 1;
-  const int64_t rows = rank > 1 ? c.dims[rank - 2] : 1;
-  if (rank > 2 || (columns != 1 && columns != n) || (rows != 1 && rows != m)) {
-    return Status(StatusCode::kInvalidArgument, "Gemm: C " + DimsText(c.dims) +
-                                                    " does not broadcast to " +
-                                                    DimsText(std::array<int64_t, 2>{m, n}));
-  }
-  return Addend{static_cast<const float*>(c.data), rows == 1 ? 0 : columns, columns == 1 ? 0 : 1};
+bool Overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) noexcept {
+  const auto* a_begin = static_cast<const std::byte*>(a);
+  const auto* b_begin = static_cast<const std::byte*>(b);
+  return a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes;
 }
 
-// y = beta * C, broadcast. y is m x n, dense.
-struct Fill {
-  Addend c;
-  float beta;
-  float* y;
-  int64_t m;
-  int64_t n;
-  int64_t rows_per_task;
-
-  static void Task(void* context, size_t index) {
-    const Fill& fill = *static_cast<const Fill*>(context);
-    const int64_t first = static_cast<int64_t>(index) * fill.rows_per_task;
-    const int64_t last = std::min(fill.m, first + fill.rows_per_task);
-    for (int64_t row = first; row < last; ++row) fill.Row(row);
+// Memory of a session's pool that work on one stream needs for a moment.
+class Scratch {
+ public:
+  Scratch() noexcept = default;
+  Scratch(MemoryPool& pool, size_t bytes, NativeStream stream) noexcept
+      : pool_(&pool), memory_(pool.Allocate(bytes, stream)) {}
+  Scratch(Scratch&& other) noexcept
+      : pool_(other.pool_), memory_(std::exchange(other.memory_, nullptr)) {}
+  Scratch& operator=(Scratch&& other) noexcept {
+    std::swap(pool_, other.pool_);
+    std::swap(memory_, other.memory_);
+    return *this;
   }
-
-  void Row(int64_t row) const {
-    const float* source = c.data + row * c.row_stride;
-    float* target = y + row * n;
-    if (c.column_stride == 0) {
-      std::fill_n(target, n, beta * *source);
-    } else if (beta == 1.0F) {
-      std::memmove(target, source, static_cast<size_t>(n) * sizeof(float));  // C may be the result
-    } else {
-      for (int64_t column = 0; column < n; ++column) target[column] = beta * source[column];
-    }
+  ~Scratch() {
+    // What is queued on the stream still uses it; so does, behind that, who gets it next.
+    if (memory_ != nullptr) pool_->Free(memory_);
   }
+  void* data() const noexcept { return memory_; }
+
+ private:
+  MemoryPool* pool_ = nullptr;
+  void* memory_ = nullptr;
 };
-
-// A task moves about this many floats, so that small results stay on the calling thread.
-constexpr int64_t kFillFloatsPerTask = 65536;
 
 class Gemm final : public Kernel {
  public:
@@ -84,20 +67,20 @@ class Gemm final : public Kernel {
     return Pack(b, b.dims[1], trans_b_, k, n, 1);
   }
 
-  Status Compute(OrtKernelContext* context) override {
+  Status Compute(OrtKernelContext* context, Executor& executor) override {
     Result<TensorView> a = InputA(context);
     if (!a.ok()) return a.TakeStatus();
     Result<TensorView> b = InputB(context);
     if (!b.ok()) return b.TakeStatus();
 
-    Problem problem;
+    Problem problem = CommonProblem(executor);
     TUNABLEOP_RETURN_IF_ERROR(ResolveSizes(a.value().dims, b.value().dims, problem));
     const std::array<int64_t, 2> dims = {problem.m, problem.n};
-    Result<float*> output = Output(context, 0, dims);
+    const bool empty = problem.m == 0 || problem.n == 0;
+    Result<void*> output = Output(context, dims, empty);
     if (!output.ok()) return output.TakeStatus();
 
     const bool packed = static_cast<bool>(packed_b());
-    PoolExecutor executor(context, state().Threads(context));
     Operands operands;
     operands.a = a.value().data;
     operands.b = b.value().data;
@@ -110,14 +93,15 @@ class Gemm final : public Kernel {
     problem.ldc = std::max<int64_t>(1, problem.n);
     problem.trans_a = trans_a_ ? 1 : 0;
     problem.trans_b = trans_b_ && !packed ? 1 : 0;
-    problem.b_layout = packed ? BLayout::kPacked : BLayout::kPlain;
-    problem.b_constant = b_constant() ? 1 : 0;
-    problem.threads = static_cast<uint16_t>(executor.threads());
     problem.align_a = AlignmentClass(operands.a);
     problem.align_b = packed ? kMaxAlignmentLog2 : AlignmentClass(operands.b);
     problem.align_c = AlignmentClass(operands.c);
-    TUNABLEOP_RETURN_IF_ERROR(AddC(context, executor, problem, operands));
-    if (problem.m == 0 || problem.n == 0) return Status::Ok();
+    std::optional<Addend> addend;
+    TUNABLEOP_RETURN_IF_ERROR(ReadC(context, problem, addend));
+    if (empty) return Status::Ok();
+    if (beta_ == 0.0F) addend.reset();
+    if (gpu() != nullptr) return RunOnCard(addend, problem, operands, executor);
+    if (addend) AddC(*addend, executor, problem, operands);
     return state().Run(problem, operands, executor, node());
   }
 
@@ -149,9 +133,8 @@ class Gemm final : public Kernel {
     return Status::Ok();
   }
 
-  // A row of biases is an epilogue of the kernels; any other C is laid under the product first.
-  Status AddC(OrtKernelContext* context, PoolExecutor& executor, Problem& problem,
-              Operands& operands) const {
+  static Status ReadC(OrtKernelContext* context, const Problem& problem,
+                      std::optional<Addend>& addend) {
     size_t inputs = 0;
     TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->KernelContext_GetInputCount(context, &inputs));
     if (inputs < 3) return Status::Ok();
@@ -162,36 +145,106 @@ class Gemm final : public Kernel {
     if (!c.ok()) return c.TakeStatus();
     Result<Addend> resolved = ResolveAddend(c.value(), problem.m, problem.n);
     if (!resolved.ok()) return resolved.TakeStatus();
-    if (beta_ == 0.0F || problem.m == 0 || problem.n == 0) return Status::Ok();
-    Addend addend = resolved.value();
+    addend = resolved.value();
+    return Status::Ok();
+  }
+
+  // A row of biases is an epilogue of the kernels; any other C is laid under the product first.
+  void AddC(Addend addend, Executor& executor, Problem& problem, Operands& operands) const {
+    auto* y = static_cast<float*>(operands.c);
+    const auto bytes = [](int64_t floats) { return static_cast<size_t>(floats) * sizeof(float); };
     // C may be bound to the memory of the result. Kernels write before they read the biases, and
     // rows are written in any order: only a C of the result's own shape can stay where it is.
     std::vector<float> copy;
-    const bool full = addend.row_stride == problem.n && addend.column_stride == 1;
-    const int64_t floats = std::accumulate(c.value().dims.begin(), c.value().dims.end(), int64_t{1},
-                                           std::multiplies<>());
-    const auto* y = static_cast<const float*>(operands.c);
-    if (addend.data < y + problem.m * problem.n && y < addend.data + floats &&
-        !(full && addend.data == y)) {
-      copy.assign(addend.data, addend.data + floats);
+    const bool stays = addend.is_full(problem.m, problem.n) && addend.data == y &&
+                       problem.m > 1 && problem.n > 1;
+    if (!stays &&
+        Overlap(addend.data, bytes(addend.elements()), y, bytes(problem.m * problem.n))) {
+      const auto* c = static_cast<const float*>(addend.data);
+      copy.assign(c, c + addend.elements());
       addend.data = copy.data();
-    } else if (beta_ == 1.0F && addend.row_stride == 0 && addend.column_stride == 1) {
+    } else if (beta_ == 1.0F && addend.is_row(problem.n) && problem.n > 1) {
       problem.epilogue = Epilogue::kBias;
       operands.bias = addend.data;
-      return Status::Ok();
+      return;
     }
-    const int64_t rows = std::max<int64_t>(1, kFillFloatsPerTask / problem.n);
-    Fill fill{addend, beta_, static_cast<float*>(operands.c), problem.m, problem.n, rows};
-    executor.ParallelFor(static_cast<size_t>((problem.m + rows - 1) / rows), &Fill::Task, &fill);
+    LayUnder(addend, beta_, y, problem.m, problem.n, executor);
     problem.beta = ScalarClass::kOne;
     operands.beta = 1.0F;
-    return Status::Ok();
+  }
+
+  // Only queues work; waits for nothing, and allocates nothing unless C lies in the result's
+  // memory.
+  Status RunOnCard(std::optional<Addend> addend, Problem problem, Operands operands,
+                   Executor& executor) {
+    const bool no_sum = problem.k == 0;
+    if ((!no_sum && (operands.a == nullptr || operands.b == nullptr)) ||
+        (addend && addend->data == nullptr)) {
+      return NoMemory(*gpu());
+    }
+    const Device& device = gpu()->device();
+    const NativeStream stream = executor.queue()->stream();
+    const size_t y_bytes = static_cast<size_t>(problem.m * problem.n) * element_bytes();
+    if (!addend) {
+      return no_sum ? device.Fill(operands.c, 0, y_bytes, stream)
+                    : state().Run(problem, operands, executor, node());
+    }
+    const bool full = addend->is_full(problem.m, problem.n);
+    const size_t c_bytes = static_cast<size_t>(addend->elements()) * element_bytes();
+    const bool in_place = full && addend->data == operands.c;
+    Scratch copy;  // of a C that the result would overwrite while it is read
+    if (!in_place && Overlap(addend->data, c_bytes, operands.c, y_bytes)) {
+      copy = Scratch(*gpu()->memory(), c_bytes, stream);
+      if (copy.data() == nullptr) return NoMemory(*gpu());
+      TUNABLEOP_RETURN_IF_ERROR(
+          device.Copy(copy.data(), addend->data, c_bytes, CopyKind::kDeviceToDevice, stream));
+      addend->data = copy.data();
+    }
+    if (!no_sum && !in_place && beta_ == 1.0F && addend->is_row(problem.n) && has_bias_.load()) {
+      Problem with_bias = problem;
+      with_bias.epilogue = Epilogue::kBias;
+      operands.bias = addend->data;
+      Status status = state().Run(with_bias, operands, executor, node());
+      if (status.code() != StatusCode::kNotSupported) return status;
+      has_bias_.store(false);  // no library here has that epilogue for this type
+      operands.bias = nullptr;
+    }
+    operands.beta = full ? beta_ : 1.0F;
+    problem.beta = ClassOf(operands.beta);
+    if (full && !in_place) {
+      TUNABLEOP_RETURN_IF_ERROR(
+          device.Copy(operands.c, addend->data, c_bytes, CopyKind::kDeviceToDevice, stream));
+    } else if (!full) {
+      TUNABLEOP_RETURN_IF_ERROR(LayUnderOnCard(*addend, beta_, operands.c, problem, *gpu(), state(),
+                                               node(), executor));
+    }
+    if (!no_sum) return state().Run(problem, operands, executor, node());
+    if (problem.beta == ScalarClass::kOne) return Status::Ok();
+    return Scale(problem, operands, executor);
+  }
+
+  // y = beta * y: a product of ones that counts for nothing, since there is no other way to ask a
+  // GEMM library.
+  Status Scale(Problem problem, Operands operands, Executor& executor) {
+    Result<const void*> ones = gpu()->Ones(type(), std::max(problem.m, problem.n),
+                                           executor.queue()->stream());
+    if (!ones.ok()) return ones.TakeStatus();
+    problem.k = 1;
+    problem.trans_a = problem.trans_b = problem.b_constant = 0;
+    problem.lda = 1;
+    problem.ldb = problem.n;
+    problem.alpha = ScalarClass::kZero;
+    problem.align_a = problem.align_b = AlignmentClass(ones.value());
+    operands.a = operands.b = ones.value();
+    operands.alpha = 0.0F;
+    return state().Run(problem, operands, executor, node());
   }
 
   float alpha_ = 1.0F;
   float beta_ = 1.0F;
   bool trans_a_ = false;
   bool trans_b_ = false;
+  std::atomic<bool> has_bias_{true};  // until a card's libraries say otherwise
 };
 
 }  // namespace

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
+#include "gemm/device_queue.h"
+#include "provider/element_type.h"
 #include "provider/guard.h"
 #include "provider/happens_before.h"
 #include "provider/ort_runtime.h"
@@ -31,13 +34,9 @@ Result<TensorView> ViewOf(const OrtValue* value) {
   return view;
 }
 
-Result<float*> Output(OrtKernelContext* context, size_t index, std::span<const int64_t> dims) {
-  OrtValue* value = nullptr;
-  TUNABLEOP_RETURN_IF_ORT_ERROR(
-      Ort().api->KernelContext_GetOutput(context, index, dims.data(), dims.size(), &value));
-  void* data = nullptr;
-  TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->GetTensorMutableData(value, &data));
-  return static_cast<float*>(data);
+Status NoMemory(GpuSession& gpu) {
+  return {StatusCode::kOutOfMemory,
+          "TunableOp: no memory on " + gpu.card().Name() + ": " + gpu.card().WhyNoMemory()};
 }
 
 void PoolExecutor::ParallelFor(size_t count, Task task, void* context) noexcept {
@@ -61,6 +60,22 @@ std::string NodeName(const OrtKernelInfo* info) {
   return name;
 }
 
+// The type of input 0, which all inputs share.
+DataType TypeOfInput(const OrtKernelInfo* info) {
+  OrtTypeInfo* raw = nullptr;
+  const OrtTensorTypeAndShapeInfo* tensor = nullptr;
+  ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+  Status status = FromOrt(Ort().api->KernelInfo_GetInputTypeInfo(info, 0, &raw));
+  const OwnedTypeInfo owned(raw);
+  if (status.ok()) status = FromOrt(Ort().api->CastTypeInfoToTensorInfo(raw, &tensor));
+  if (status.ok() && tensor != nullptr) {
+    status = FromOrt(Ort().api->GetTensorElementType(tensor, &type));
+  }
+  const std::optional<DataType> known = DataTypeOf(type);
+  if (!known) throw std::runtime_error("the node's element type is not one of its kernel");
+  return *known;
+}
+
 }  // namespace
 
 Kernel::Kernel(const OrtKernelInfo* info, const char* op)
@@ -71,6 +86,9 @@ Kernel::Kernel(const OrtKernelInfo* info, const char* op)
     throw std::runtime_error("the node's execution provider is not known");
   }
   state_ = static_cast<const Provider*>(ep)->state();
+  gpu_ = static_cast<const Provider*>(ep)->gpu();
+  type_ = TypeOfInput(info);
+  element_bytes_ = SizeOf(type_);
   node_ = state_->AddNode(op, NodeName(info));
   int is_constant = 0;
   const OrtValue* value = nullptr;
@@ -82,7 +100,7 @@ Kernel::Kernel(const OrtKernelInfo* info, const char* op)
   ort_version_supported = Ort().version;
   OrtKernelImpl::Compute = &ComputeImpl;
   OrtKernelImpl::Release = &ReleaseImpl;
-  OrtKernelImpl::PrePackWeight = &PrePackImpl;
+  OrtKernelImpl::PrePackWeight = gpu_ == nullptr ? &PrePackImpl : nullptr;
   OrtKernelImpl::SetSharedPrePackedWeight =
       nullptr;  // packed weights are not shared between sessions
 }
@@ -108,6 +126,29 @@ Result<bool> Kernel::Pack(const TensorView& b, int64_t ldb, bool transposed, int
   return true;
 }
 
+Problem Kernel::CommonProblem(const Executor& executor) const noexcept {
+  Problem problem;
+  problem.a_type = type_;
+  problem.b_type = type_;
+  problem.c_type = type_;
+  problem.b_constant = b_constant_ ? 1 : 0;
+  problem.b_layout = *packed_b_ ? BLayout::kPacked : BLayout::kPlain;
+  problem.threads = gpu_ == nullptr ? static_cast<uint16_t>(executor.threads()) : uint16_t{0};
+  if (type_ == DataType::kFloat32) problem.precision = state_->options().precision;
+  return problem;
+}
+
+Result<void*> Kernel::Output(OrtKernelContext* context, std::span<const int64_t> dims,
+                             bool empty) const {
+  OrtValue* value = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(
+      Ort().api->KernelContext_GetOutput(context, 0, dims.data(), dims.size(), &value));
+  void* data = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->GetTensorMutableData(value, &data));
+  if (data == nullptr && !empty && gpu_ != nullptr) return NoMemory(*gpu_);
+  return data;
+}
+
 Result<TensorView> Kernel::InputA(const OrtKernelContext* context) {
   const OrtValue* value = nullptr;
   TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->KernelContext_GetInput(context, 0, &value));
@@ -123,7 +164,17 @@ Result<TensorView> Kernel::InputB(const OrtKernelContext* context) const {
 
 OrtStatus* Kernel::ComputeImpl(OrtKernelImpl* self, OrtKernelContext* context) noexcept {
   HappensAfter(self);  // what made and packed it
-  OrtStatus* status = Guard([&] { return static_cast<Kernel*>(self)->Compute(context); });
+  OrtStatus* status = Guard([&]() -> Status {
+    auto& kernel = *static_cast<Kernel*>(self);
+    if (kernel.gpu_ == nullptr) {
+      PoolExecutor executor(context, kernel.state_->Threads(context));
+      return kernel.Compute(context, executor);
+    }
+    Result<const DeviceQueue*> queue = kernel.gpu_->QueueOf(context);
+    if (!queue.ok()) return queue.TakeStatus();
+    QueueExecutor executor(*queue.value());
+    return kernel.Compute(context, executor);
+  });
   HappensBefore(&self->ort_version_supported);
   return status;
 }

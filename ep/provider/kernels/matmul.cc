@@ -1,4 +1,7 @@
-// ONNX MatMul, opset 1 and later, fp32.
+// ONNX MatMul, opset 1 and later: fp32 on a CPU, and the types that have kernels on a card.
+#include <cstddef>
+
+#include "gemm/device_queue.h"
 #include "provider/guard.h"
 #include "provider/happens_before.h"
 #include "provider/kernels/kernel.h"
@@ -23,7 +26,7 @@ class MatMul final : public Kernel {
     return Pack(b, n, /*transposed=*/false, k, n, batch);
   }
 
-  Status Compute(OrtKernelContext* context) override {
+  Status Compute(OrtKernelContext* context, Executor& executor) override {
     Result<TensorView> a = InputA(context);
     if (!a.ok()) return a.TakeStatus();
     Result<TensorView> b = InputB(context);
@@ -31,23 +34,37 @@ class MatMul final : public Kernel {
 
     MatMulShape shape;
     TUNABLEOP_RETURN_IF_ERROR(ResolveMatMul(a.value().dims, b.value().dims, shape));
-    Result<float*> output = Output(context, 0, {shape.output.data(), shape.output_rank});
+    const bool empty = shape.empty();
+    Result<void*> output = Output(context, {shape.output.data(), shape.output_rank}, empty);
     if (!output.ok()) return output.TakeStatus();
-    if (shape.empty()) return Status::Ok();
-    return Multiply(context, shape, static_cast<const float*>(a.value().data),
-                    static_cast<const float*>(b.value().data), output.value());
+    if (empty) return Status::Ok();
+    if (gpu() != nullptr) {
+      if (shape.k == 0) return Clear(shape, output.value(), *executor.queue());
+      const bool plain = a.value().data != nullptr && b.value().data != nullptr;
+      if (!plain) return NoMemory(*gpu());
+    }
+    return Multiply(executor, shape, static_cast<const std::byte*>(a.value().data),
+                    static_cast<const std::byte*>(b.value().data),
+                    static_cast<std::byte*>(output.value()));
   }
 
  private:
-  Status Multiply(OrtKernelContext* context, const MatMulShape& shape, const float* a,
-                  const float* b, float* c) {
-    const bool packed = static_cast<bool>(packed_b());
-    const int64_t a_floats = shape.m * shape.k;
-    const int64_t b_floats = packed ? packed_b().stride() : shape.k * shape.n;
-    const int64_t c_floats = shape.m * shape.n;
+  // Sums of no products.
+  Status Clear(const MatMulShape& shape, void* output, const DeviceQueue& queue) const {
+    size_t bytes = element_bytes();
+    for (size_t i = 0; i < shape.output_rank; ++i) bytes *= static_cast<size_t>(shape.output[i]);
+    return gpu()->device().Fill(output, 0, bytes, queue.stream());
+  }
 
-    PoolExecutor executor(context, state().Threads(context));
-    Problem problem;
+  Status Multiply(Executor& executor, const MatMulShape& shape, const std::byte* a,
+                  const std::byte* b, std::byte* c) {
+    const bool packed = static_cast<bool>(packed_b());
+    const auto bytes = static_cast<int64_t>(element_bytes());
+    const int64_t a_elements = shape.m * shape.k;
+    const int64_t b_elements = packed ? packed_b().stride() : shape.k * shape.n;
+    const int64_t c_elements = shape.m * shape.n;
+
+    Problem problem = CommonProblem(executor);
     problem.m = shape.m;
     problem.n = shape.n;
     problem.k = shape.k;
@@ -56,13 +73,10 @@ class MatMul final : public Kernel {
     problem.ldb = packed ? 0 : shape.n;
     problem.ldc = shape.n;
     if (shape.inner.count > 1) {
-      problem.stride_a = shape.inner.a_stride * a_floats;
-      problem.stride_b = shape.inner.b_stride * b_floats;
-      problem.stride_c = c_floats;
+      problem.stride_a = shape.inner.a_stride * a_elements;
+      problem.stride_b = shape.inner.b_stride * b_elements;
+      problem.stride_c = c_elements;
     }
-    problem.b_layout = packed ? BLayout::kPacked : BLayout::kPlain;
-    problem.b_constant = b_constant() ? 1 : 0;
-    problem.threads = static_cast<uint16_t>(executor.threads());
     problem.align_a = AlignmentClass(a);
     problem.align_b = packed ? kMaxAlignmentLog2 : AlignmentClass(b);
     problem.align_c = AlignmentClass(c);
@@ -74,7 +88,7 @@ class MatMul final : public Kernel {
     operands.c = c;
     if (shape.outer_count == 0) return state().Run(problem, operands, executor, node());
 
-    const int64_t c_step = c_floats * shape.inner.count;
+    const int64_t c_step = c_elements * shape.inner.count * bytes;
     std::array<int64_t, kMaxRank> index{};
     for (int64_t call = 0;; ++call) {
       int64_t a_matrix = 0;
@@ -83,9 +97,9 @@ class MatMul final : public Kernel {
         a_matrix += index[i] * shape.outer[i].a_stride;
         b_matrix += index[i] * shape.outer[i].b_stride;
       }
-      operands.a = a + a_matrix * a_floats;
-      operands.b = packed ? nullptr : b + b_matrix * b_floats;
-      operands.packed_b = packed ? packed_b().data() + b_matrix * b_floats : nullptr;
+      operands.a = a + a_matrix * a_elements * bytes;
+      operands.b = packed ? nullptr : b + b_matrix * b_elements * bytes;
+      operands.packed_b = packed ? packed_b().data() + b_matrix * b_elements : nullptr;
       operands.c = c + call * c_step;
       problem.align_a = AlignmentClass(operands.a);
       if (!packed) problem.align_b = AlignmentClass(operands.b);

@@ -1,0 +1,202 @@
+#include "provider/gpu/cards.h"
+
+#include <algorithm>
+#include <string>
+
+#include "provider/gpu/memory_pool.h"
+#include "provider/ort_runtime.h"
+
+namespace tunableop {
+namespace {
+
+constexpr size_t kTypes = 4;
+
+Result<OrtMemoryInfo*> MakeMemoryInfo(const char* name, const Device& device,
+                                      OrtDeviceMemoryType type, size_t alignment) {
+  OrtMemoryInfo* info = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->CreateMemoryInfo_V2(
+      name, OrtMemoryInfoDeviceType_GPU, device.vendor_id(), device.ordinal(), type, alignment,
+      OrtDeviceAllocator, &info));
+  return info;
+}
+
+// A product that every library which has the type at all has a kernel for.
+Problem Plain(DataType type) {
+  constexpr int64_t kSize = 64;
+  Problem problem;
+  problem.m = problem.n = problem.k = kSize;
+  problem.lda = problem.ldb = problem.ldc = kSize;
+  problem.a_type = problem.b_type = problem.c_type = type;
+  problem.align_a = problem.align_b = problem.align_c = kMaxAlignmentLog2;
+  problem.threads = 0;
+  return problem;
+}
+
+struct CardList {
+  std::vector<std::unique_ptr<Card>> cards;
+  Status status;
+};
+
+CardList MakeCards() {
+  CardList list;
+  for (const Gpu& gpu : Gpus()) {
+    if (gpu.backends.empty()) continue;
+    Result<std::unique_ptr<Card>> card = Card::Create(gpu);
+    if (!card.ok()) {
+      list.status = card.TakeStatus();
+      return list;
+    }
+    list.cards.push_back(std::move(card).value());
+  }
+  return list;
+}
+
+const CardList& TheCards() {
+  static const auto& list = *new CardList(MakeCards());  // see Card
+  return list;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Card>> Card::Create(const Gpu& gpu) {
+  std::unique_ptr<Card> card(new Card(gpu));
+  Result<OrtMemoryInfo*> memory =
+      MakeMemoryInfo("TunableOp", *gpu.device, OrtDeviceMemoryType_DEFAULT, kAlignment);
+  if (!memory.ok()) return memory.TakeStatus();
+  card->memory_ = memory.value();
+  Result<OrtMemoryInfo*> host =
+      MakeMemoryInfo("TunableOpHost", *gpu.device, OrtDeviceMemoryType_HOST_ACCESSIBLE, 0);
+  if (!host.ok()) return host.TakeStatus();
+  card->host_memory_ = host.value();
+  return card;
+}
+
+std::string Card::Name() const {
+  return std::string(device()->backend()) + ":" + std::to_string(device()->ordinal());
+}
+
+bool Card::Holds(const OrtMemoryDevice* memory_device, bool exactly) const noexcept {
+  const OrtEpApi& api = *Ort().ep_api;
+  if (exactly) {
+    return api.MemoryDevice_AreEqual(memory_device, api.MemoryInfo_GetMemoryDevice(memory_));
+  }
+  return api.MemoryDevice_GetDeviceType(memory_device) == OrtMemoryInfoDeviceType_GPU &&
+         api.MemoryDevice_GetMemoryType(memory_device) == OrtDeviceMemoryType_DEFAULT &&
+         api.MemoryDevice_GetVendorId(memory_device) == device()->vendor_id() &&
+         api.MemoryDevice_GetDeviceId(memory_device) == static_cast<uint32_t>(device()->ordinal());
+}
+
+bool Card::HoldsHost(const OrtMemoryDevice* memory_device) const noexcept {
+  const OrtEpApi& api = *Ort().ep_api;
+  return api.MemoryDevice_AreEqual(memory_device, api.MemoryInfo_GetMemoryDevice(host_memory_));
+}
+
+Result<const OrtHardwareDevice*> Card::MakeHardwareDevice() {
+  const std::lock_guard lock(mutex_);
+  if (hardware_device_ == nullptr) {
+    OrtKeyValuePairs* metadata = nullptr;
+    Ort().api->CreateKeyValuePairs(&metadata);
+    const OwnedKeyValuePairs owned(metadata);
+    const DeviceInfo& info = device()->info();
+    if (!info.pci_bus_id.empty()) {
+      Ort().api->AddKeyValuePair(metadata, "pci_bus_id", info.pci_bus_id.c_str());
+    }
+    const char* vendor = device()->vendor_id() == 0x10DE ? "NVIDIA" : "AMD";
+    TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().ep_api->CreateHardwareDevice(
+        OrtHardwareDeviceType_GPU, device()->vendor_id(),
+        static_cast<uint32_t>(device()->ordinal()), vendor, metadata, &hardware_device_));
+  }
+  return static_cast<const OrtHardwareDevice*>(hardware_device_);
+}
+
+bool Card::Runs(DataType type) {
+  const std::lock_guard lock(mutex_);
+  if (!types_known_) {
+    for (size_t i = 0; i < kTypes; ++i) {
+      const Problem problem = Plain(static_cast<DataType>(i));
+      for (const std::shared_ptr<const Backend>& backend : gpu_.backends) {
+        if (!backend->Candidates(problem, CandidateScope::kDefault).empty()) types_ |= 1U << i;
+      }
+    }
+    types_known_ = true;
+  }
+  return (types_ >> static_cast<uint32_t>(type) & 1U) != 0;
+}
+
+void Card::Add(MemoryPool* pool) {
+  const std::lock_guard lock(pools_mutex_);
+  pools_.push_back(pool);
+}
+
+void Card::Remove(MemoryPool* pool) noexcept {
+  const std::lock_guard lock(pools_mutex_);
+  std::erase(pools_, pool);
+}
+
+size_t Card::TrimAll() noexcept {
+  const std::lock_guard lock(pools_mutex_);
+  size_t bytes = 0;
+  for (MemoryPool* pool : pools_) bytes += pool->Trim();
+  return bytes;
+}
+
+std::string Card::WhyNoMemory() {
+  const std::lock_guard lock(pools_mutex_);
+  std::string why;
+  for (const MemoryPool* pool : pools_) {
+    if (std::string failure = pool->LastFailure(); !failure.empty()) why = std::move(failure);
+  }
+  return why;
+}
+
+Result<Card::Order> Card::OrderOf(const void* memory) {
+  {
+    const std::lock_guard lock(pools_mutex_);
+    for (MemoryPool* pool : pools_) {
+      NativeStream stream = nullptr;
+      Status status;
+      if (!pool->OrderOf(memory, stream, status)) continue;
+      if (!status.ok()) return status;
+      return Order{stream, pool->streams()->alone() && stream == pool->streams()->own()};
+    }
+  }
+  TUNABLEOP_RETURN_IF_ERROR(SynchronizeAll());
+  return Order{};
+}
+
+Status Card::SynchronizeAll() {
+  std::vector<std::shared_ptr<StreamQueues>> sessions;
+  {
+    const std::lock_guard lock(pools_mutex_);
+    for (MemoryPool* pool : pools_) {
+      // A session's pools are made one after the other.
+      if (sessions.empty() || sessions.back() != pool->streams()) {
+        sessions.push_back(pool->streams());
+      }
+    }
+  }
+  for (const std::shared_ptr<StreamQueues>& streams : sessions) {
+    TUNABLEOP_RETURN_IF_ERROR(streams->SynchronizeOwn());
+    TUNABLEOP_RETURN_IF_ERROR(streams->SynchronizeForeign());
+  }
+  return Status::Ok();
+}
+
+Result<std::span<const std::unique_ptr<Card>>> Cards() {
+  const CardList& list = TheCards();
+  if (!list.status.ok()) {
+    return Status(list.status.code(), std::string(list.status.message()));
+  }
+  return std::span<const std::unique_ptr<Card>>(list.cards);
+}
+
+Card* FindCard(std::string_view backend, int ordinal) noexcept {
+  for (const std::unique_ptr<Card>& card : TheCards().cards) {
+    if (card->device()->backend() == backend && card->device()->ordinal() == ordinal) {
+      return card.get();
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace tunableop

@@ -1,0 +1,84 @@
+// The cards of this machine as ONNX Runtime sees them, and whose memory is where.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "abi/ort_c_api.h"
+#include "backends/gpu/devices.h"
+#include "gemm/device.h"
+#include "gemm/problem.h"
+#include "gemm/status.h"
+
+namespace tunableop {
+
+class MemoryPool;
+
+// A card that some library has kernels for. Lives until the process ends, as what it made for ONNX
+// Runtime does, which keeps pointers to it. Thread-safe.
+class Card {
+ public:
+  // Of the memory that is handed out. Not 0: ONNX Runtime has one allocator for each device in a
+  // session, and would use ours for a stock GPU provider's tensors as well, were it the same one.
+  static constexpr size_t kAlignment = 256;
+
+  static Result<std::unique_ptr<Card>> Create(const Gpu& gpu);
+
+  const Gpu& gpu() const noexcept { return gpu_; }
+  const std::shared_ptr<const Device>& device() const noexcept { return gpu_.device; }
+  std::string Name() const;  // "cuda:0"
+
+  // Of its own memory, and of page-locked memory of the host for it.
+  const OrtMemoryInfo* memory() const noexcept { return memory_; }
+  const OrtMemoryInfo* host_memory() const noexcept { return host_memory_; }
+  // Whether `device` is this card's memory. Exactly: as it is in memory(), alignment included.
+  bool Holds(const OrtMemoryDevice* device, bool exactly) const noexcept;
+  bool HoldsHost(const OrtMemoryDevice* device) const noexcept;
+
+  // For a card that ONNX Runtime does not list. Made at the first call.
+  Result<const OrtHardwareDevice*> MakeHardwareDevice();
+
+  // Element types that some library has kernels for. The first call asks them.
+  bool Runs(DataType type);
+
+  void Add(MemoryPool* pool);
+  void Remove(MemoryPool* pool) noexcept;
+  // Gives back what the pools of this card keep; returns how many bytes.
+  size_t TrimAll() noexcept;
+  // What the last pool that had no memory to give said; empty: none.
+  std::string WhyNoMemory();
+  struct Order {
+    NativeStream stream = nullptr;
+    bool alone = false;  // everything that will ever touch it is queued on the same stream
+  };
+  // As MemoryPool::OrderOf, over all pools. Memory of nobody here (a user's, another provider's):
+  // waits for everything that our sessions have queued, and the order is the legacy stream's.
+  Result<Order> OrderOf(const void* memory);
+
+ private:
+  explicit Card(const Gpu& gpu) noexcept : gpu_(gpu) {}
+  Status SynchronizeAll();  // what our sessions have queued here
+
+  const Gpu& gpu_;
+  OrtMemoryInfo* memory_ = nullptr;
+  OrtMemoryInfo* host_memory_ = nullptr;
+  std::mutex mutex_;  // on making what is made late
+  OrtHardwareDevice* hardware_device_ = nullptr;
+  uint32_t types_ = 0;
+  bool types_known_ = false;
+  std::mutex pools_mutex_;
+  std::vector<MemoryPool*> pools_;
+};
+
+// In the order of Gpus(). Made at the first call. Empty on a machine without cards.
+Result<std::span<const std::unique_ptr<Card>>> Cards();
+
+// Nullptr: none of them.
+Card* FindCard(std::string_view backend, int ordinal) noexcept;
+
+}  // namespace tunableop
