@@ -48,11 +48,9 @@ std::string Field::Reasons() const {
   return reasons;
 }
 
-namespace {
-
-// Nothing is added when it cannot be prepared: then the reason.
-std::string Add(Field& field, const Problem& problem, const std::shared_ptr<const Backend>& backend,
-                const Candidate& candidate, const TunerOptions& options) {
+std::string AddContender(Field& field, const Problem& problem,
+                         const std::shared_ptr<const Backend>& backend, const Candidate& candidate,
+                         const TunerOptions& options) {
   if (options.remember_wrong) {
     if (const std::optional<std::string> reason = DenialOf(candidate, backend->identity())) {
       return "denied: " + *reason;
@@ -67,6 +65,8 @@ std::string Add(Field& field, const Problem& problem, const std::shared_ptr<cons
                               .backend = backend});
   return {};
 }
+
+namespace {
 
 void AddIncumbent(Field& field, const Problem& problem,
                   std::span<const std::shared_ptr<const Backend>> backends,
@@ -83,7 +83,7 @@ void AddIncumbent(Field& field, const Problem& problem,
   std::string reason = "cannot be prepared: its library is not here";
   for (const std::shared_ptr<const Backend>& backend : backends) {
     if (backend == nullptr || backend->library() != options.incumbent->library) continue;
-    reason = Add(field, problem, backend, *options.incumbent, options);
+    reason = AddContender(field, problem, backend, *options.incumbent, options);
     if (!reason.empty()) continue;
     field.incumbent = field.contenders.size() - 1;
     return;
@@ -99,7 +99,8 @@ void AddSpectator(Field& field, const Problem& problem, const TunerOptions& opti
       field.spectator_note = "has no kernel for this problem";
       return;
     }
-    field.spectator_note = Add(field, problem, options.spectator, candidates.front(), options);
+    field.spectator_note =
+        AddContender(field, problem, options.spectator, candidates.front(), options);
     if (field.spectator_note.empty()) field.contenders.back().spectator = true;
   } catch (const std::exception& error) {  // it is no reason not to tune
     field.spectator_note = std::string("cannot be prepared: ") + error.what();
@@ -115,7 +116,7 @@ Result<Field> GatherContenders(const Problem& problem,
   for (const std::shared_ptr<const Backend>& backend : backends) {
     if (backend == nullptr) continue;
     for (Candidate& candidate : backend->Candidates(problem, options.candidates)) {
-      std::string reason = Add(field, problem, backend, candidate, options);
+      std::string reason = AddContender(field, problem, backend, candidate, options);
       if (!reason.empty()) field.rejected.push_back({std::move(candidate), std::move(reason)});
     }
   }

@@ -55,6 +55,11 @@ struct Field {
   std::string Reasons() const;
 };
 
+// Prepares one more, unless it is denied. Empty: it is the last of field.contenders; else why not.
+std::string AddContender(Field& field, const Problem& problem,
+                         const std::shared_ptr<const Backend>& backend, const Candidate& candidate,
+                         const TunerOptions& options);
+
 // Prepares every candidate. kNotSupported, with every reason: there is none.
 Result<Field> GatherContenders(const Problem& problem,
                                std::span<const std::shared_ptr<const Backend>> backends,

@@ -34,8 +34,9 @@ bool Sampler::HasTimeFor(double expected_ms) const {
 Status Sampler::Once(const TimedCall& call, double& ms) {
   ms = -1.0;
   if (!WaitForTurn()) return Status::Ok();
-  if (before_call_) before_call_();
+  if (before_call_ && !call.measure) before_call_();
   const CallScope scope(journal_, call.index);
+  if (call.measure) return call.measure(1, ms);
   const int64_t begin = Now();
   Status status = call.run();
   ms = static_cast<double>(Now() - begin) * 1e-6;
@@ -60,6 +61,7 @@ Status Sampler::Take(const TimedCall& call, int calls, double expected_ms, doubl
 
 Status Sampler::TakeOnce(const TimedCall& call, int calls, double expected_ms, double& ms) {
   const CallScope scope(journal_, call.index);
+  if (call.measure) return call.measure(calls, ms);
   int64_t total = 0;
   int done = 0;
   int64_t begin = Now();

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <utility>
 
 #include "tuner/cache_flush.h"
 #include "tuner/clock_probe.h"
 #include "tuner/journal_scope.h"
 #include "tuner/operand_ranges.h"
+#include "tuner/preconditions.h"
 #include "tuner/statistics.h"
 
 namespace tunableop {
@@ -23,21 +23,7 @@ int64_t Deadline(int64_t start, const TunerOptions& options) {
   return start + static_cast<int64_t>(std::clamp(options.max_tuning_ms, 0.0, 1e9) * 1e6);
 }
 
-// Whether two batch items of C may share an element: they lie neither one after the other nor row
-// by row beside each other.
-bool MayOverlap(const Problem& p) noexcept {
-  const bool apart = p.stride_c >= (p.m - 1) * p.ldc + p.n;
-  const bool interleaved = p.stride_c >= p.n && (p.batch - 1) * p.stride_c + p.n <= p.ldc;
-  return p.batch > 1 && !apart && !interleaved;
-}
-
 }  // namespace
-
-std::string Milliseconds(double ms) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.3g ms", ms);
-  return text;
-}
 
 Tuning::Tuning(const Problem& problem, const Operands& operands, Executor& executor,
                const TunerOptions& options)

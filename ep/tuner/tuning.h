@@ -91,7 +91,4 @@ class Tuning {
   std::optional<Trial> trial_;
 };
 
-// "0.25 ms"
-std::string Milliseconds(double ms);
-
 }  // namespace tunableop

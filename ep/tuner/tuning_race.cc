@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include "tuner/preconditions.h"
 #include "tuner/statistics.h"
 #include "tuner/tuning.h"
 

@@ -42,7 +42,7 @@ Verifier::Verdict Verifier::Check(Scratch& scratch, const std::string& name) {
   const KeepSubnormals mode;
   if (operands_.beta == 0.0F) {
     Place place;
-    if (scratch.FindPoison(place.batch, place.row, place.column)) {
+    if (scratch.FindPoison(executor_, place.batch, place.row, place.column)) {
       scratch.PoisonAndCheckGaps();
       return {false, HUGE_VAL, "wrong answer: " + Describe(place) + " was not written"};
     }
@@ -66,7 +66,7 @@ Verifier::Verdict Verifier::Check(Scratch& scratch, const std::string& name) {
   const bool first = verdict.right && trusted_.empty() && dense <= spare_bytes_;
   if (first) {
     copy.resize(dense);
-    scratch.CopyC(copy.data());
+    scratch.CopyC(executor_, copy.data());
   }
   if (!scratch.PoisonAndCheckGaps() && verdict.right) {
     return {false, HUGE_VAL,

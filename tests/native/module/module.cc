@@ -9,6 +9,7 @@ PYBIND11_MODULE(tunableop_native_tests, module) {
   BindGemm(module);
   BindKernels(module);
   BindTuner(module);
+  BindDeviceTuner(module);
   BindCache(module);
   BindSensors(module);
   BindJournal(module);

@@ -11,13 +11,14 @@
 
 namespace tunableop::bindings {
 
-void BindGemm(pybind11::module_& module);     // Problem, Candidate
-void BindKernels(pybind11::module_& module);  // candidates, running one kernel on numpy arrays
-void BindTuner(pybind11::module_& module);    // Tune, with real and with simulated libraries
-void BindCache(pybind11::module_& module);    // documents, files, SessionCache
-void BindSensors(pybind11::module_& module);  // sensors, counters, staleness, rates
-void BindJournal(pybind11::module_& module);  // the crash journal
-void BindGpu(pybind11::module_& module);      // the vendors' libraries, cards
+void BindGemm(pybind11::module_& module);         // Problem, Candidate
+void BindKernels(pybind11::module_& module);      // candidates, running one kernel on numpy arrays
+void BindTuner(pybind11::module_& module);        // Tune, with real and with simulated libraries
+void BindCache(pybind11::module_& module);        // documents, files, SessionCache
+void BindSensors(pybind11::module_& module);      // sensors, counters, staleness, rates
+void BindJournal(pybind11::module_& module);      // the crash journal
+void BindGpu(pybind11::module_& module);          // the vendors' libraries, cards
+void BindDeviceTuner(pybind11::module_& module);  // TuneOnDevice, with a fake card
 #ifdef TUNABLEOP_SANITIZED
 void BindMistakes(pybind11::module_& module);  // for a sanitizer to find
 #endif

@@ -1,0 +1,137 @@
+#include "tuner/device_timer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace tunableop {
+namespace {
+
+constexpr int kMostColdCalls = 4;  // of a sample; each has two events and a fill
+constexpr int kMostWarmCalls = 64;
+constexpr size_t kLeadEnded = 2 * kMostColdCalls;  // its event; those before are of the calls
+constexpr double kSampleMs = 0.050;
+constexpr int kMostLead = 64;
+constexpr int kMostRetakes = 2;
+constexpr size_t kUnknownCache = size_t{64} << 20;
+constexpr size_t kLeastBuffer = size_t{8} << 20;  // so that a fill takes longer than its launch
+
+int CallsFor(int calls, double expected_ms, int most) {
+  if (expected_ms > 0.0) {
+    calls = std::max(calls, static_cast<int>(std::min(std::ceil(kSampleMs / expected_ms), 1e6)));
+  }
+  return std::clamp(calls, 1, most);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceTimer>> DeviceTimer::Create(MeasuringStream& stream,
+                                                         size_t most_bytes) {
+  std::unique_ptr<DeviceTimer> self(new DeviceTimer(stream));
+  for (size_t i = 0; i <= kLeadEnded; ++i) {
+    Result<DeviceEvent> event = stream.NewEvent();
+    if (!event.ok()) return event.TakeStatus();
+    self->events_.push_back(std::move(event.value()));
+  }
+  const size_t cache = stream.device().info().cache_bytes;
+  const size_t wanted = std::max(2 * (cache != 0 ? cache : kUnknownCache), kLeastBuffer);
+  for (size_t bytes = std::min(wanted, most_bytes); bytes >= 4096; bytes /= 2) {
+    Result<void*> memory = stream.Allocate(bytes);
+    if (memory.ok()) {
+      self->buffer_ = memory.value();
+      self->buffer_bytes_ = bytes;
+      break;
+    }
+    if (memory.status().code() != StatusCode::kOutOfMemory) return memory.TakeStatus();
+  }
+  self->can_be_cold_ = self->buffer_bytes_ >= wanted;
+  return self;
+}
+
+Status DeviceTimer::Fill(int times) {
+  if (buffer_ == nullptr) return Status::Ok();
+  for (int i = 0; i < times; ++i) {
+    TUNABLEOP_RETURN_IF_ERROR(
+        stream_.device().Fill(buffer_, ++value_, buffer_bytes_, stream_.native()));
+  }
+  return Status::Ok();
+}
+
+Status DeviceTimer::IsDone(const DeviceEvent& event, bool& done) const {
+  return stream_.device().QueryEvent(event.get(), done);
+}
+
+Status DeviceTimer::Between(size_t begin, size_t end, double& ms) const {
+  return stream_.device().ElapsedMs(events_[begin].get(), events_[end].get(), ms);
+}
+
+Status DeviceTimer::First(const Call& call, double& ms) {
+  ms = -1.0;
+  TUNABLEOP_RETURN_IF_ERROR(stream_.Record(events_[0]));
+  TUNABLEOP_RETURN_IF_ERROR(call());
+  TUNABLEOP_RETURN_IF_ERROR(stream_.Record(events_[1]));
+  TUNABLEOP_RETURN_IF_ERROR(stream_.Await(events_[1]));
+  return Between(0, 1, ms);
+}
+
+Status DeviceTimer::Measure(const Call& call, int calls, double expected_ms, Caches caches,
+                            double& ms) {
+  const bool cold = caches == Caches::kCold && can_be_cold_;
+  calls = CallsFor(calls, expected_ms, cold ? kMostColdCalls : kMostWarmCalls);
+  int& lead = lead_[cold ? 0 : 1];
+  for (int i = 0;; ++i) {
+    bool late = false;
+    ms = -1.0;
+    TUNABLEOP_RETURN_IF_ERROR(cold ? Cold(call, calls, ms, late) : Warm(call, calls, ms, late));
+    if (!late || buffer_ == nullptr || lead >= kMostLead) return Status::Ok();
+    lead = std::max(1, 2 * lead);
+    if (i == kMostRetakes) return Status::Ok();
+  }
+}
+
+Status DeviceTimer::Lead(int fills, bool& at_once) {
+  TUNABLEOP_RETURN_IF_ERROR(Fill(fills));
+  TUNABLEOP_RETURN_IF_ERROR(stream_.Record(events_[kLeadEnded]));
+  return IsDone(events_[kLeadEnded], at_once);
+}
+
+Status DeviceTimer::Cold(const Call& call, int calls, double& ms, bool& late) {
+  bool at_once = false;
+  TUNABLEOP_RETURN_IF_ERROR(Lead(lead_[0] + 1, at_once));
+  const auto begin_of = [](int i) { return 2 * static_cast<size_t>(i); };
+  for (int i = 0; i < calls; ++i) {
+    const DeviceEvent& begin = events_[begin_of(i)];
+    if (i != 0) TUNABLEOP_RETURN_IF_ERROR(Fill(1));
+    TUNABLEOP_RETURN_IF_ERROR(stream_.Record(begin));
+    TUNABLEOP_RETURN_IF_ERROR(call());
+    if (i == calls - 1) TUNABLEOP_RETURN_IF_ERROR(IsDone(begin, late));
+    TUNABLEOP_RETURN_IF_ERROR(stream_.Record(events_[begin_of(i) + 1]));
+  }
+  late = late && !at_once;
+  TUNABLEOP_RETURN_IF_ERROR(stream_.Await(events_[begin_of(calls - 1) + 1]));
+  double sum = 0.0;
+  for (int i = 0; i < calls; ++i) {
+    double one = 0.0;
+    TUNABLEOP_RETURN_IF_ERROR(Between(begin_of(i), begin_of(i) + 1, one));
+    sum += one;
+  }
+  ms = sum / calls;
+  return Status::Ok();
+}
+
+Status DeviceTimer::Warm(const Call& call, int calls, double& ms, bool& late) {
+  bool at_once = false;
+  TUNABLEOP_RETURN_IF_ERROR(Lead(lead_[1], at_once));
+  TUNABLEOP_RETURN_IF_ERROR(call());  // the fill has emptied the caches
+  TUNABLEOP_RETURN_IF_ERROR(stream_.Record(events_[0]));
+  for (int i = 0; i < calls; ++i) TUNABLEOP_RETURN_IF_ERROR(call());
+  TUNABLEOP_RETURN_IF_ERROR(IsDone(events_[0], late));
+  late = late && !at_once;
+  TUNABLEOP_RETURN_IF_ERROR(stream_.Record(events_[1]));
+  TUNABLEOP_RETURN_IF_ERROR(stream_.Await(events_[1]));
+  TUNABLEOP_RETURN_IF_ERROR(Between(0, 1, ms));
+  ms /= calls;
+  return Status::Ok();
+}
+
+}  // namespace tunableop

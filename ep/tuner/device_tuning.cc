@@ -1,0 +1,172 @@
+#include "tuner/device_tuning.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "tuner/preconditions.h"
+#include "tuner/statistics.h"
+#include "tuner/trial.h"
+
+namespace tunableop {
+namespace {
+
+constexpr double kMultiplicationsPerMs = 1e5;  // for the reference, of each ms of the budget: 10 %
+constexpr double kBytesPerMs = 256
+                               << 10;  // of C, for each ms of the budget: checking takes time too
+
+int64_t Deadline(int64_t start, const TunerOptions& options) {
+  return start + static_cast<int64_t>(std::clamp(options.max_tuning_ms, 0.0, 1e9) * 1e6);
+}
+
+double BytesOfC(const Problem& p) {
+  return static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.batch) *
+         static_cast<double>(SizeOf(p.c_type));
+}
+
+}  // namespace
+
+DeviceTuning::DeviceTuning(const Problem& problem, const Operands& operands,
+                           const DeviceQueue& session, Executor& host, const TunerOptions& options)
+    : problem_(problem),
+      operands_(operands),
+      session_(session),
+      host_(host),
+      options_(options),
+      sampler_(options.now ? options.now : NowFn(&SteadyNow), options.journal, options.pacer),
+      start_(sampler_.Now()) {
+  sampler_.SetDeadline(Deadline(start_, options_));
+}
+
+Result<TuneResult> DeviceTuning::Run(Backends backends) {
+  const CurrentDevice current(session_.device());
+  Result<TuneResult> result = RunToEnd(backends);
+  if (!fatal_.ok()) {
+    return Status(StatusCode::kInternal, ToString(problem_) + ": " + std::string(fatal_.message()));
+  }
+  if (sampler_.cancelled()) {
+    return Status(StatusCode::kCancelled, ToString(problem_) + ": measuring was given up");
+  }
+  if (answers_ != nullptr && !changed_) changed_ = answers_->copies().Changed(*stream_);
+  if (changed_) return Unmeasured("the operands changed while measuring");
+  return result;
+}
+
+std::optional<std::string> DeviceTuning::WhyUnmeasured() const {
+  if (Flops(problem_) == 0.0) return ": there is nothing to compute";
+  if (MayOverlap(problem_)) return ", unmeasured: the batch items of C overlap";
+  return std::nullopt;
+}
+
+Result<TuneResult> DeviceTuning::RunToEnd(Backends backends) {
+  TunerOptions gathering = options_;
+  gathering.spectator = nullptr;  // stock kernels of a card do not run on streams of ours
+  const bool capturing = session_.device().IsCapturing(session_.stream());
+  if (capturing) gathering.candidates = CandidateScope::kDefault;
+  Result<Field> field = GatherContenders(problem_, backends, gathering);
+  if (!field.ok()) return field.TakeStatus();
+  field_ = std::move(field).value();
+  if (capturing) return Unmeasured("a graph is being captured");
+  const Contender& incumbent = contenders()[field_.incumbent];
+  const std::string name = field_.NameOf(incumbent);
+  if (std::optional<std::string> why = WhyUnmeasured()) return Keep(incumbent, name + *why);
+  if (options_.verify && BytesOfC(problem_) > kBytesPerMs * options_.max_tuning_ms) {
+    unraced_ = true;
+    return Keep(incumbent,
+                name + ", unmeasured: a budget of " + Milliseconds(options_.max_tuning_ms) +
+                    " does not pay for checking a C of " +
+                    std::to_string(static_cast<int64_t>(BytesOfC(problem_)) >> 10) + " KiB");
+  }
+  if (!sampler_.WaitForTurn()) return Unmeasured("measuring was given up");
+  // What is waited for here is the session's work, and costs none of the budget.
+  const int64_t begin = sampler_.Now();
+  const Status ready = AwaitQueue(session_, options_.now, options_.hang_ms);
+  sampler_.Forgive(sampler_.Now() - begin);
+  if (session_.device().lost()) {
+    fatal_ = Status(StatusCode::kInternal, std::string(ready.message()));
+    return Unmeasured("the card is lost");
+  }
+  if (!ready.ok()) return Unmeasured(std::string(ready.message()));
+  if (Status status = SetUp(); !status.ok()) {
+    const std::string reason(status.message());
+    if (session_.device().lost() || stream_ == nullptr || !stream_->hung()) {
+      if (session_.device().lost()) fatal_ = std::move(status);
+      return Unmeasured(reason);
+    }
+    fatal_ = std::move(status);
+    return Unmeasured(reason);
+  }
+  return Measure(backends);
+}
+
+Status DeviceTuning::SetUp() {
+  Result<std::unique_ptr<MeasuringStream>> stream =
+      MeasuringStream::Create(session_, options_.now, options_.hang_ms);
+  if (!stream.ok()) return stream.TakeStatus();
+  stream_ = std::move(stream.value());
+  const double multiplications =
+      std::clamp(options_.max_tuning_ms * kMultiplicationsPerMs, 2e5, 1.6e7);
+  Result<std::unique_ptr<DeviceAnswers>> answers =
+      DeviceAnswers::Create(problem_, operands_, *stream_, host_, multiplications,
+                            options_.max_scratch_bytes, options_.verify);
+  if (!answers.ok()) return answers.TakeStatus();
+  answers_ = std::move(answers.value());
+  writing_ = operands_;
+  writing_.c = answers_->c();
+  Result<std::unique_ptr<DeviceTimer>> timer =
+      DeviceTimer::Create(*stream_, options_.max_scratch_bytes - answers_->card_bytes());
+  if (!timer.ok()) return timer.TakeStatus();
+  timer_ = std::move(timer.value());
+  if (options_.cold_b && timer_->CanBeCold()) caches_ = Caches::kCold;
+  return Status::Ok();
+}
+
+Result<TuneResult> DeviceTuning::Measure(Backends backends) {
+  std::vector<Candidate> candidates;
+  for (const Contender& contender : contenders()) candidates.push_back(contender.candidate);
+  journal_.emplace(options_.journal, problem_, candidates);
+  base_ = FindBase();
+  if (Ended()) return Unmeasured("given up");
+  if (base_ == kNoLane) return NobodyIsRight();
+  const Contender& base = contenders()[base_];
+  base_ms_ = Median(base.samples);
+  if (BestSample(base) > kMostOfBudget * options_.max_tuning_ms) {
+    unraced_ = true;
+    return Keep(base, field_.NameOf(base) + ": one call of it takes " +
+                          Milliseconds(BestSample(base)) + ", too much for a budget of " +
+                          Milliseconds(options_.max_tuning_ms));
+  }
+  ProbeListed();
+  if (!Ended()) Explore(backends);
+  std::vector<size_t> racing;
+  if (!Ended()) racing = ChooseFinalists();
+  if (Ended()) return Unmeasured("given up");
+  return HoldRace(std::move(racing));
+}
+
+size_t DeviceTuning::FindBase() {
+  std::vector<size_t> order = {field_.incumbent};
+  for (size_t i = 0; i < contenders().size(); ++i) {
+    if (i != field_.incumbent) order.push_back(i);
+  }
+  size_t base = kNoLane;
+  for (const size_t i : order) {
+    // The default races whoever served. Past the budget only the search for a first right kernel
+    // goes on.
+    if (base != kNoLane && (i != 0 || sampler_.OutOfTime())) break;
+    Contender& contender = contenders()[i];
+    if (std::string reason = WhyNot(contender); !reason.empty()) {
+      field_.Reject(contender, std::move(reason));
+      continue;
+    }
+    double ms = 0.0;
+    const bool right = RunAndCheck(contender, ms);
+    if (Ended()) return kNoLane;
+    if (!right || !Probe(contender, HUGE_VAL)) continue;
+    if (contender.samples.empty()) contender.samples.push_back(ms);
+    if (base == kNoLane) base = i;
+  }
+  return base;
+}
+
+}  // namespace tunableop

@@ -1,0 +1,122 @@
+// One measurement on a card, from its first look at the operands to its result: the stages of
+// TuneOnDevice().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gemm/backend.h"
+#include "gemm/device_queue.h"
+#include "gemm/executor.h"
+#include "gemm/problem.h"
+#include "gemm/status.h"
+#include "tuner/contenders.h"
+#include "tuner/device_answers.h"
+#include "tuner/device_stream.h"
+#include "tuner/device_timer.h"
+#include "tuner/journal_scope.h"
+#include "tuner/race.h"
+#include "tuner/sampler.h"
+#include "tuner/tuner.h"
+
+namespace tunableop {
+
+class DeviceTuning {
+ public:
+  // The arguments must outlive this.
+  DeviceTuning(const Problem& problem, const Operands& operands, const DeviceQueue& session,
+               Executor& host, const TunerOptions& options);
+
+  // To be called once.
+  Result<TuneResult> Run(std::span<const std::shared_ptr<const Backend>> backends);
+
+ private:
+  using Backends = std::span<const std::shared_ptr<const Backend>>;
+
+  double SpentMs() const { return static_cast<double>(sampler_.Now() - start_) * 1e-6; }
+  bool Late(double share) const {
+    return sampler_.OutOfTime() || SpentMs() > share * options_.max_tuning_ms;
+  }
+  std::vector<Contender>& contenders() { return field_.contenders; }
+  // Nobody can be tried any more.
+  bool Ended() const { return !fatal_.ok() || sampler_.stopped(); }
+
+  // device_tuning.cc: what is needed for measuring, and who is to be beaten.
+  Result<TuneResult> RunToEnd(Backends backends);
+  std::optional<std::string> WhyUnmeasured() const;
+  Status SetUp();
+  // B once more, transposed. Why not; empty: it is there.
+  std::string MakeTransposedB();
+  Result<TuneResult> Measure(Backends backends);
+  // The first that is right, in the order: incumbent, default, the rest. kNoLane: nobody.
+  size_t FindBase();
+  Result<TuneResult> KeepUnraced(const Contender& contender, double ms);
+
+  // device_search.cc: how fast the others are, before anything else is known of them.
+  void ProbeListed();
+  void Explore(Backends backends);
+  // Those of `library`, with what they took, or all with 0.
+  std::vector<TimedCandidate> Known(std::string_view library, bool timed) const;
+  // Prepares and probes them; false: there is no more time.
+  bool ProbeMore(const std::shared_ptr<const Backend>& backend, std::vector<Candidate> candidates,
+                 double share);
+  // First call and samples; slower than `limit_ms`: out of the race, not rejected. False: rejected,
+  // or stopped.
+  bool Probe(Contender& contender, double limit_ms);
+  // Of a call of it. True when ok; else the contender is rejected, or everything ends.
+  bool Accept(const Contender& contender, const Status& status);
+  // Of anything else that the card did for us: true when ok, else everything ends.
+  bool Expect(Status status);
+  // Why it cannot be measured here, before it is called; empty: it can.
+  std::string WhyNot(const Contender& contender);
+  bool RunAndCheck(Contender& contender, double& ms);
+  // A call into the scratch.
+  TimedCall CallOf(const Contender& contender, Caches caches) const;
+  DeviceTimer::Call QueueOf(const Contender& contender) const;
+
+  // device_election.cc: those that are right and fast enough, against each other.
+  std::vector<size_t> ChooseFinalists();
+  Result<TuneResult> HoldRace(std::vector<size_t> racing);
+  void RejectFailed(const std::vector<size_t>& racing, std::span<const Lane> lanes);
+  // Makes `election` one that holds in the other state of the caches too.
+  void CheckOtherCaches(const std::vector<size_t>& racing, Election& election);
+  bool HoldsInOtherCaches(const Contender& winner, const Contender& base, double& loss);
+  void CheckWinner(const std::vector<size_t>& racing, Election& election);
+  size_t FirstRight(const std::vector<size_t>& racing) const;
+
+  // device_result.cc
+  Result<TuneResult> Keep(const Contender& contender, std::string why);
+  TuneResult Finish(const Contender& winner, double winner_ms, std::string why);
+  TuneResult Unmeasured(std::string why);
+  Status NobodyIsRight() const;
+  // Only a kernel that stands beside a right one is known to be wrong.
+  void DenyTheWrong();
+
+  const Problem& problem_;
+  const Operands& operands_;
+  const DeviceQueue& session_;
+  Executor& host_;
+  const TunerOptions& options_;
+  Sampler sampler_;
+  const int64_t start_;
+  Field field_;
+  size_t base_ = 0;  // who is to be beaten, and its median probe
+  double base_ms_ = 0.0;
+  bool unraced_ = false;            // there was no time to race anybody
+  bool changed_ = false;            // the operands, while they were measured
+  Status fatal_;                    // of the card, which ends everything
+  std::vector<Candidate> refused_;  // found by exploring, and not prepared
+
+  std::unique_ptr<MeasuringStream> stream_;
+  std::unique_ptr<DeviceAnswers> answers_;
+  std::unique_ptr<DeviceTimer> timer_;
+  Caches caches_ = Caches::kWarm;  // as they are in the race
+  Operands writing_;               // with the scratch for C
+  std::optional<JournalScope> journal_;
+};
+
+}  // namespace tunableop
