@@ -1,0 +1,178 @@
+#include "core/faults.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+
+namespace simgpu {
+namespace {
+
+constexpr std::string_view kKinds[] = {
+    "wrong",             // [:algo] its result is off by a large part
+    "wrong_but_first",   // every algo but the first of the heuristic's list
+    "overrun",           // [:algo] writes 16 elements after the end of C
+    "tail",              // [:algo] leaves the last element of every column
+    "reads_c",           // [:algo] multiplies C by beta even where beta is 0: NaN stays NaN
+    "not_supported",     // [:algo] fails when it is run, not when it is asked about
+    "execution_failed",  // [:algo] as above, with the status of a failed launch
+    "oom",               // :n the n-th allocation from now fails; counted by "mallocs"
+    "oom_above",         // :bytes every larger allocation fails
+    "hang",              // [:algo] a kernel that ends when released
+    "slow",              // [:algo][:factor, 10] simulated time only
+    "real_slow",         // :ms every kernel also takes that long in real time
+    "old_driver",        // the driver is older than the runtime
+    "no_driver",         // no driver at all
+    "no_cards",          // GetDeviceCount finds none
+    "old_library",       // the GEMM library says it is an old release
+    "moved_indices",     // solutions have other indices, as after an upgrade
+    "lost",              // :n the card is lost at the n-th kernel from now
+    "lt_unsupported",    // the GEMM library knows no kernel for this card
+    "heuristic_fails",   // the heuristic returns an error
+    "no_heuristics",     // the heuristic returns an empty list
+};
+
+struct State {
+  std::mutex mutex;
+  std::condition_variable released;
+  std::map<std::string, std::vector<FaultArguments>, std::less<>> faults;
+  std::map<std::string, int64_t, std::less<>> counts;
+  std::map<std::string, int64_t, std::less<>> counts_then;  // when the faults were set
+  uint64_t releases = 0;
+};
+
+void Parse(State& state, std::string_view rest) {
+  while (!rest.empty()) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    std::string_view entry = rest.substr(0, comma);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+    if (entry.empty()) continue;
+    size_t colon = std::min(entry.find(':'), entry.size());
+    const std::string_view kind = entry.substr(0, colon);
+    bool good = std::find(std::begin(kKinds), std::end(kKinds), kind) != std::end(kKinds);
+    FaultArguments arguments;
+    while (good && colon < entry.size()) {
+      entry.remove_prefix(colon + 1);
+      colon = std::min(entry.find(':'), entry.size());
+      int64_t value = 0;
+      const auto [end, error] = std::from_chars(entry.data(), entry.data() + colon, value);
+      good = error == std::errc() && end == entry.data() + colon;
+      arguments.push_back(value);
+    }
+    if (!good) {
+      std::fprintf(stderr, "gpu_sim: not a fault: '%.*s'\n", static_cast<int>(kind.size()),
+                   kind.data());
+      std::abort();
+    }
+    state.faults[std::string(kind)].push_back(std::move(arguments));
+  }
+}
+
+// Never destroyed: threads of streams may still run when the process ends.
+State& TheState() {
+  static State* const state = [] {
+    auto* const made = new State;
+    if (const char* text = std::getenv("SIM_GPU_FAULTS")) Parse(*made, text);
+    return made;
+  }();
+  return *state;
+}
+
+}  // namespace
+
+bool FaultOn(std::string_view kind) {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  return state.faults.find(kind) != state.faults.end();
+}
+
+bool FaultOnFor(std::string_view kind, int64_t value) {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  const auto found = state.faults.find(kind);
+  if (found == state.faults.end()) return false;
+  return std::any_of(
+      found->second.begin(), found->second.end(),
+      [value](const FaultArguments& entry) { return entry.empty() || entry[0] == value; });
+}
+
+int64_t FaultArgument(std::string_view kind, size_t position, int64_t otherwise) {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  const auto found = state.faults.find(kind);
+  if (found == state.faults.end() || found->second[0].size() <= position) return otherwise;
+  return found->second[0][position];
+}
+
+void SetFaults(std::string_view specification) {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  state.faults.clear();
+  state.counts_then = state.counts;
+  Parse(state, specification);
+  state.released.notify_all();
+}
+
+void Count(std::string_view what, int64_t more) {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  const auto found = state.counts.find(what);
+  if (found != state.counts.end()) {
+    found->second += more;
+  } else {
+    state.counts.emplace(what, more);
+  }
+}
+
+int64_t Counted(std::string_view what) {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  const auto found = state.counts.find(what);
+  return found == state.counts.end() ? 0 : found->second;
+}
+
+int64_t CountedWithFaults(std::string_view what) {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  const auto now = state.counts.find(what);
+  const auto then = state.counts_then.find(what);
+  return (now == state.counts.end() ? 0 : now->second) -
+         (then == state.counts_then.end() ? 0 : then->second);
+}
+
+void ResetCounts() {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  state.counts.clear();
+  state.counts_then.clear();
+}
+
+void Misuse(std::string_view what) {
+  Count("misuse");
+  Count("misuse:" + std::string(what));
+  if (std::getenv("SIM_GPU_VERBOSE") != nullptr) {
+    std::fprintf(stderr, "gpu_sim: misuse: %.*s\n", static_cast<int>(what.size()), what.data());
+  }
+}
+
+void Hang() {
+  State& state = TheState();
+  std::unique_lock lock(state.mutex);
+  const uint64_t seen = state.releases;
+  state.released.wait(lock, [&] {
+    return state.releases != seen || state.faults.find("hang") == state.faults.end();
+  });
+}
+
+void Release() {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  ++state.releases;
+  state.released.notify_all();
+}
+
+}  // namespace simgpu
