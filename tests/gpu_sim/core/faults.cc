@@ -32,6 +32,7 @@ constexpr std::string_view kKinds[] = {
     "moved_indices",     // solutions have other indices, as after an upgrade
     "lost",              // :n the card is lost at the n-th kernel from now
     "lt_unsupported",    // the GEMM library knows no kernel for this card
+    "blas_unsupported",  // rocBLAS: likewise
     "heuristic_fails",   // the heuristic returns an error
     "no_heuristics",     // the heuristic returns an empty list
 };
