@@ -43,21 +43,17 @@ class LtBackend final : public Backend {
     Result<K> kernels = K::Load(library);
     if (!kernels.ok()) return kernels.TakeStatus();
     const std::string arch = device->info().arch;
-    auto core = std::make_shared<Core<V>>(device, api.value());
-    const CurrentDevice current(*device);
-    Result<Foreign> handle = CreateHandle(core->api);
-    if (!handle.ok()) {
-      if (handle.status().code() == StatusCode::kOutOfMemory) return handle.TakeStatus();
+    auto core = std::make_shared<Core<V>>(std::move(device), api.value());
+    Result<std::string> version = kernels.value().Version(*core);
+    if (!version.ok()) {
+      if (version.status().code() == StatusCode::kOutOfMemory) return version.TakeStatus();
       return Status(StatusCode::kNotSupported,
-                    std::string(handle.status().message()) + " on " + arch);
+                    std::string(version.status().message()) + " (" + arch + ")");
     }
-    core->handle = std::move(handle).value();
-    Result<std::string> version = kernels.value().Version(core->handle.get());
-    if (!version.ok()) return version.TakeStatus();
     std::string identity = version.value() + "+" + arch;
     auto backend = std::make_shared<LtBackend>(std::move(core), std::move(kernels).value(),
                                                std::move(identity));
-    if (!backend->HasAnyKernel()) {
+    if (K::kMayLackTheCard && !backend->HasAnyKernel()) {
       return Status(StatusCode::kNotSupported, std::string(V::kLibrary) + " " + version.value() +
                                                    " has no kernels for " + arch);
     }
@@ -125,9 +121,10 @@ class LtBackend final : public Backend {
     std::string_view name = candidate.kernel;
     const bool transposed = name.ends_with(kTransposedSuffix);
     if (transposed) name.remove_suffix(kTransposedSuffix.size());
-    const Asking<V> asking(*core_);
     Result<Description<V>> description = Describe(problem, transposed);
     if (!description.ok()) return description.TakeStatus();
+    Asking<V> asking(*core_);
+    TUNABLEOP_RETURN_IF_ERROR(asking.TakeStatus());
     Result<Kernel<V>> kernel =
         kernels_.Find(*core_, description.value(), name, candidate.opaque_id);
     if (!kernel.ok()) return kernel.TakeStatus();
@@ -160,9 +157,10 @@ class LtBackend final : public Backend {
   // What the library proposes. Empty: nothing.
   std::vector<Kernel<V>> List(const Problem& problem, bool transposed, int count) const {
     std::vector<Kernel<V>> kernels;
-    const Asking<V> asking(*core_);
     Result<Description<V>> description = Describe(problem, transposed);
     if (!description.ok()) return kernels;
+    Asking<V> asking(*core_);
+    if (!asking.TakeStatus().ok()) return kernels;
     auto results = AskHeuristic(*core_, description.value(), kLtWorkspaceBytes, count);
     if (!results.ok()) return kernels;
     for (const auto& result : results.value()) {
@@ -198,9 +196,10 @@ class LtBackend final : public Backend {
               std::unordered_set<std::string>& names, std::vector<Candidate>& found,
               const Find& find) const {
     const std::string_view suffix = transposed ? kTransposedSuffix : std::string_view();
-    const Asking<V> asking(*core_);
     Result<Description<V>> description = Describe(problem, transposed);
     if (!description.ok() || count == 0) return;
+    Asking<V> asking(*core_);
+    if (!asking.TakeStatus().ok()) return;
     const auto is_known = [&](const std::string& name) {
       return names.contains(name + std::string(suffix));
     };

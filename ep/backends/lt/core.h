@@ -24,6 +24,7 @@ struct Core {
   Core(std::shared_ptr<const Device> owner, const Api<V>& functions)
       : device(std::move(owner)), api(functions) {}
   ~Core() {
+    if (handle.get() == nullptr) return;
     const CurrentDevice current(*device);
     handle = Foreign();
   }
@@ -32,20 +33,10 @@ struct Core {
 
   const std::shared_ptr<const Device> device;
   const Api<V> api;
-  // For questions, one at a time: whoever asks holds the mutex, with the card current.
-  Foreign handle;
+  // For questions, one at a time: see Asking. Null until the first, since it makes the vendor's
+  // context on the card, which takes hundreds of megabytes there.
+  mutable Foreign handle;
   mutable std::mutex mutex;
-};
-
-// The card is current and the core's handle is the caller's while this lives.
-template <typename V>
-class Asking {
- public:
-  explicit Asking(const Core<V>& core) : current_(*core.device), lock_(core.mutex) {}
-
- private:
-  const CurrentDevice current_;
-  const std::scoped_lock<std::mutex> lock_;
 };
 
 template <typename V>
@@ -54,6 +45,29 @@ Result<Foreign> CreateHandle(const Api<V>& api) {
   TUNABLEOP_RETURN_IF_ERROR(ToStatus<V>(api.create(&handle), "Create"));
   return Foreign(handle, api.destroy);
 }
+
+// The card is current and the core's handle is the caller's while this lives.
+template <typename V>
+class Asking {
+ public:
+  explicit Asking(const Core<V>& core) : current_(*core.device), lock_(core.mutex) {
+    if (core.handle.get() != nullptr) return;
+    Result<Foreign> handle = CreateHandle(core.api);
+    if (handle.ok()) {
+      core.handle = std::move(handle).value();
+    } else {
+      status_ = handle.TakeStatus();
+    }
+  }
+
+  // Not OK: nothing may be asked.
+  Status TakeStatus() noexcept { return std::move(status_); }
+
+ private:
+  const CurrentDevice current_;
+  const std::scoped_lock<std::mutex> lock_;
+  Status status_;
+};
 
 // A handle of hipBLASLt must not serve two streams (its own header says so), and cublasLt's are
 // cheap: each queue has one.

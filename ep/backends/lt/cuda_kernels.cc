@@ -1,6 +1,7 @@
 #include "backends/lt/cuda_kernels.h"
 
 #include <array>
+#include <charconv>
 
 namespace tunableop::lt {
 namespace {
@@ -15,6 +16,19 @@ constexpr int kFloorMinor = 11;
 constexpr int kMajorVersion = 0;
 constexpr int kMinorVersion = 1;
 constexpr int kPatchLevel = 2;
+
+// The oldest compute capability of a CUDA version, from its release notes: "sm_75" is 75.
+constexpr int OldestCard(int major) { return major >= 13 ? 75 : major == 12 ? 50 : 35; }
+
+// 0: it does not say.
+int CapabilityOf(std::string_view arch) {
+  int capability = 0;
+  constexpr std::string_view kStart = "sm_";
+  if (!arch.starts_with(kStart)) return 0;
+  arch.remove_prefix(kStart.size());
+  std::from_chars(arch.data(), arch.data() + arch.size(), capability);
+  return capability;
+}
 
 // Only INPLACE, COMPUTE_TYPE and OUTPUT_TYPE alone, never a mask of several.
 bool IsAllowed(uint32_t reduction, const ColumnMajorGemm& gemm) {
@@ -37,7 +51,7 @@ Result<CudaKernels> CudaKernels::Load(const VendorLibrary& library) {
   return CudaKernels(functions);
 }
 
-Result<std::string> CudaKernels::Version(void* /*handle*/) const {
+Result<std::string> CudaKernels::Version(const Core<CudaTraits>& core) const {
   std::array<int, 3> version{};
   for (const int part : {kMajorVersion, kMinorVersion, kPatchLevel}) {
     TUNABLEOP_RETURN_IF_ERROR(ToStatus<CudaTraits>(
@@ -48,6 +62,11 @@ Result<std::string> CudaKernels::Version(void* /*handle*/) const {
   if (version[0] < kFloorMajor || (version[0] == kFloorMajor && version[1] < kFloorMinor)) {
     return Status(StatusCode::kNotSupported,
                   "cublasLt " + text + " is older than 11.11, which is CUDA 11.8");
+  }
+  const int card = CapabilityOf(core.device->info().arch);
+  if (card != 0 && card < OldestCard(version[0])) {
+    return Status(StatusCode::kNotSupported, "cublasLt " + text + " is for cards from sm_" +
+                                                 std::to_string(OldestCard(version[0])) + " on");
   }
   return text;
 }

@@ -26,8 +26,11 @@ class CudaKernels {
 
   static Result<CudaKernels> Load(const VendorLibrary& library);
 
-  // "13.1.0". kNotSupported: too old.
-  Result<std::string> Version(void* handle) const;
+  // What a card needs for a version is NVIDIA's promise, so that no card has to be asked.
+  static constexpr bool kMayLackTheCard = false;
+
+  // "13.1.0". kNotSupported: too old, or the card is. Uses nothing of the card.
+  Result<std::string> Version(const Core<CudaTraits>& core) const;
 
   // Nothing: excluded, or its settings do not make the same kernel again.
   std::optional<Kernel<CudaTraits>> Name(const Core<CudaTraits>& core,

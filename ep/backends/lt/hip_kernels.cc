@@ -58,7 +58,10 @@ Result<HipKernels> HipKernels::Load(const VendorLibrary& library) {
   return kernels;
 }
 
-Result<std::string> HipKernels::Version(void* handle) const {
+Result<std::string> HipKernels::Version(const Core<HipTraits>& core) const {
+  Asking<HipTraits> asking(core);
+  TUNABLEOP_RETURN_IF_ERROR(asking.TakeStatus());
+  void* const handle = core.handle.get();
   int version = 0;
   TUNABLEOP_RETURN_IF_ERROR(ToStatus<HipTraits>(version_(handle, &version), "GetVersion"));
   std::string text = std::to_string(version / 100000) + "." + std::to_string(version / 100 % 1000) +

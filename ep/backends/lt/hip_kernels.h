@@ -27,8 +27,11 @@ class HipKernels {
 
   static Result<HipKernels> Load(const VendorLibrary& library);
 
+  // It is built for some cards only, and its handles are made on any.
+  static constexpr bool kMayLackTheCard = true;
+
   // "1.0.0-abcdef12". kNotSupported: too old.
-  Result<std::string> Version(void* handle) const;
+  Result<std::string> Version(const Core<HipTraits>& core) const;
 
   Result<Kernel<HipTraits>> Find(const Core<HipTraits>& core,
                                  const Description<HipTraits>& description, std::string_view name,

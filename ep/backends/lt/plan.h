@@ -167,7 +167,8 @@ class LtPlan final : public Plan {
          one = one->next.get()) {
       if (one->launch.workspace_bytes <= bytes) return &one->launch;
     }
-    const Asking<V> asking(*core_);
+    Asking<V> asking(*core_);
+    TUNABLEOP_RETURN_IF_ERROR(asking.TakeStatus());
     auto found = AskHeuristic(*core_, description_, bytes, 1);
     if (!found.ok()) return found.TakeStatus();
     if (found.value().empty()) {
