@@ -14,6 +14,7 @@ PYBIND11_MODULE(tunableop_native_tests, module) {
   BindSensors(module);
   BindJournal(module);
   BindGpu(module);
+  BindLt(module);
 #ifdef TUNABLEOP_SANITIZED
   BindMistakes(module);
 #endif

@@ -18,6 +18,7 @@ void BindCache(pybind11::module_& module);        // documents, files, SessionCa
 void BindSensors(pybind11::module_& module);      // sensors, counters, staleness, rates
 void BindJournal(pybind11::module_& module);      // the crash journal
 void BindGpu(pybind11::module_& module);          // the vendors' libraries, cards
+void BindLt(pybind11::module_& module);           // GEMM libraries of cards
 void BindDeviceTuner(pybind11::module_& module);  // TuneOnDevice, with a fake card
 #ifdef TUNABLEOP_SANITIZED
 void BindMistakes(pybind11::module_& module);  // for a sanitizer to find
