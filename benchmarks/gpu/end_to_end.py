@@ -185,7 +185,9 @@ def _result(case: Case, name: str, timed: Any, facts: dict[str, Any]) -> dict[st
     if nodes is not None:
         result["nodes"] = {f"{provider} {op}": count for (provider, op), count in sorted(nodes.items())}
         result["memcpy"] = sum(count for (_, op), count in nodes.items() if op.startswith("Memcpy"))
-        result["our_nodes"] = sum(c for (p, _), c in nodes.items() if p == common.OUR_PROVIDER)
+        result["our_nodes"] = sum(
+            c for (p, op), c in nodes.items() if p == common.OUR_PROVIDER and not op.startswith("Memcpy")
+        )
         result["all_nodes"] = sum(nodes.values())
     return result
 
@@ -222,7 +224,6 @@ def add_arguments(parser: Any) -> None:
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--contender", nargs="+", help="beside stock, these only; as in the tables")
     parser.add_argument("--layers", type=int, help="of BERT (default: 12)")
-    parser.add_argument("--max-tuning-ms", type=int, default=300, help="for each problem (default: 300)")
     parser.add_argument("--models", type=Path, metavar="FOLDER", help="keep the models built, for next time")
 
 

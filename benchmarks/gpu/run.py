@@ -18,13 +18,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gpu import alone, end_to_end, overhead, selftest, shapes
 from benchmarks.gpu import card as cards
-from benchmarks.gpu import end_to_end
 from benchmarks.gpu.card import Card
 from benchmarks.gpu.report import Clock, Report
 
 PARTS: dict[str, Callable[[Card, Any, Clock], Report]] = {
+    "selftest": selftest.run,
+    "shapes": shapes.run,
     "end_to_end": end_to_end.run,
+    "overhead": overhead.run,
+    "alone": alone.run,
 }
 
 
@@ -38,7 +42,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--rounds", type=int, help="rounds of each comparison (default: 11, quick 5)")
     made.add_argument("--json", type=Path, metavar="FILE", help="everything measured")
     made.add_argument("--markdown", type=Path, metavar="FILE", help="what is printed")
-    end_to_end.add_arguments(made.add_argument_group("end_to_end"))
+    made.add_argument("--max-tuning-ms", type=int, default=300, help="for each problem (default: 300)")
+    shapes.add_arguments(made.add_argument_group("shapes"))
+    end_to_end.add_arguments(made.add_argument_group("end_to_end, alone"))
     return made
 
 

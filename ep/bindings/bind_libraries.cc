@@ -1,5 +1,9 @@
 // What a process can compute with, and on which machine.
+#include <string>
+#include <vector>
+
 #include "backends/cpu/openblas_library.h"
+#include "backends/gpu/devices.h"
 #include "backends/registry.h"
 #include "bindings/bindings.h"
 #include "cache/fingerprint.h"
@@ -9,15 +13,51 @@ namespace py = pybind11;
 namespace tunableop::bindings {
 namespace {
 
-py::list Libraries() {
+py::list ToList(const std::vector<LibraryState>& states) {
   py::list list;
-  for (const LibraryState& state : CpuLibraries()) {
+  for (const LibraryState& state : states) {
     py::dict entry;
     entry["library"] = state.library;
     entry["available"] = state.available;
     entry["identity"] = state.identity;
     entry["path"] = state.path;
     entry["reason"] = state.reason;
+    list.append(std::move(entry));
+  }
+  return list;
+}
+
+// CUDA and HIP give 12080 and 60342133 for 12.8 and 6.3.42133.
+std::string Version(const Device& device, int number) {
+  if (number <= 0) return "not known";
+  if (device.backend() == "cuda") {
+    return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
+  }
+  return std::to_string(number / 10'000'000) + "." + std::to_string(number / 100'000 % 100) + "." +
+         std::to_string(number % 100'000);
+}
+
+py::list Cards() {
+  py::list list;
+  for (const Gpu& gpu : Gpus()) {
+    const Device& device = *gpu.device;
+    const DeviceInfo& info = device.info();
+    py::dict entry;
+    entry["backend"] = std::string(device.backend());
+    entry["ordinal"] = device.ordinal();
+    entry["name"] = info.name;
+    entry["arch"] = info.arch;
+    entry["pci_bus_id"] = info.pci_bus_id;
+    entry["compute_units"] = info.compute_units;
+    entry["memory_bytes"] = info.memory_bytes;
+    entry["driver"] = Version(device, info.driver_version);
+    entry["runtime"] = Version(device, info.runtime_version);
+    py::dict libraries;
+    for (const std::shared_ptr<const Backend>& backend : gpu.backends) {
+      libraries[py::str(std::string(backend->library()))] = backend->identity();
+    }
+    entry["libraries"] = std::move(libraries);
+    entry["reason"] = gpu.reason;
     list.append(std::move(entry));
   }
   return list;
@@ -35,7 +75,9 @@ py::dict ToDict(const Fingerprint& f) {
 }
 
 void BindLibraries(py::module_& module) {
-  module.def("libraries", &Libraries);
+  module.def("libraries", [] { return ToList(CpuLibraries()); });
+  module.def("gpus", &Cards);
+  module.def("gpu_libraries", [] { return ToList(GpuLibraries()); });
   module.def("set_openblas_search_path", &SetOpenBlasSearchPath, py::arg("path"));
   module.def("cpu_fingerprint", [] { return ToDict(CpuFingerprint()); });
 }

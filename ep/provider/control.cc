@@ -5,10 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "backends/cpu/openblas_library.h"
 #include "gemm/status.h"
 #include "provider/ort_runtime.h"
+#include "provider/selftest.h"
 #include "provider/sessions.h"
 #include "provider/stock_check.h"
 #include "tuner/rates.h"
@@ -170,6 +172,42 @@ json MeasureStock(const json& arguments) {
           {"identity", found.identity}};
 }
 
+SelfTestRequest ReadSelfTest(const json& arguments) {
+  return {Text(arguments, "device"), arguments.value("quick", false),
+          static_cast<uint64_t>(Number(arguments, "seed", 0))};
+}
+
+json SelfTestCases(const json& arguments) {
+  Result<std::vector<Problem>> problems = SelfTestProblems(ReadSelfTest(arguments));
+  if (!problems.ok()) ThrowIfError(problems.status());
+  return {{"cases", problems.value().size()}};
+}
+
+json SelfTestCase(const json& arguments) {
+  const SelfTestRequest request = ReadSelfTest(arguments);
+  Result<std::vector<Problem>> problems = SelfTestProblems(request);
+  if (!problems.ok()) ThrowIfError(problems.status());
+  const auto at = static_cast<size_t>(Number(arguments, "case", 0));
+  if (at >= problems.value().size()) {
+    throw Failure(StatusCode::kInvalidArgument, "control argument 'case' is out of range");
+  }
+  Result<SelfTestVerdict> verdict = RunSelfTest(request, problems.value()[at]);
+  if (!verdict.ok()) ThrowIfError(verdict.status());
+  json libraries = json::array();
+  for (const LibraryVerdict& library : verdict.value().libraries) {
+    libraries.push_back({{"library", library.library},
+                         {"kernels", library.kernels},
+                         {"refused", library.refused},
+                         {"left_out", library.left_out},
+                         {"error", library.error},
+                         {"failures", library.failures}});
+  }
+  return {{"problem", ToString(verdict.value().problem)},
+          {"kind", KindOf(verdict.value().problem)},
+          {"libraries", libraries},
+          {"stopped", verdict.value().stopped}};
+}
+
 json SetResults(SessionState& state, const json& arguments) {
   std::vector<std::string> problems;
   const size_t taken = state.SetResults(Text(arguments, "results"), "tuning results", problems);
@@ -188,6 +226,8 @@ std::string Call(const std::string& method, const json& arguments) {
     SetOpenBlasSearchPath(Text(arguments, "path"));
     return "{}";
   }
+  if (method == "selftest_cases") return Dump(SelfTestCases(arguments));
+  if (method == "selftest_case") return Dump(SelfTestCase(arguments));
   if (method == "measure_stock") return Dump(MeasureStock(arguments));
   const std::shared_ptr<SessionState> state = Session(arguments);
   if (method == "stats") return Dump(Stats(*state));

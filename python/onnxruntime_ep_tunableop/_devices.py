@@ -39,14 +39,6 @@ _VENDORS = {
 _warned: set[str] = set()
 
 
-def _gpus() -> list[_core.Gpu]:
-    return _core.gpus() if hasattr(_core, "gpus") else []
-
-
-def _gpu_libraries() -> list[_core.LibraryState]:
-    return _core.gpu_libraries() if hasattr(_core, "gpu_libraries") else []
-
-
 @dataclass(frozen=True)
 class Listed:
     """A device of ours as ONNX Runtime lists it: what a session can be put on."""
@@ -118,12 +110,12 @@ def choose(device: str) -> Listed:
 def _why_no_card(backend: str) -> str:
     """What stands between this process and the cards of a vendor."""
     vendor, names = _VENDORS[backend]
-    without = [gpu for gpu in _gpus() if gpu["backend"] == backend and gpu["reason"]]
+    without = [gpu for gpu in _core.gpus() if gpu["backend"] == backend and gpu["reason"]]
     if without:
         return "; ".join(f"{g['name']} cannot be used: {g['reason']}" for g in without)
     lines = [
         f"{entry['library']}: {entry['reason']}"
-        for entry in _gpu_libraries()
+        for entry in _core.gpu_libraries()
         if entry["library"] in names and not entry["available"]
     ]
     if lines:
@@ -133,7 +125,7 @@ def _why_no_card(backend: str) -> str:
 
 def _warn_of_a_card_without_libraries() -> None:
     """Once in a process: whoever has a card and says nothing expects it to be used."""
-    for gpu in _gpus():
+    for gpu in _core.gpus():
         line = (
             f"device='auto' takes the CPU: {gpu['backend']}:{gpu['ordinal']} ({gpu['name']}) "
             f"cannot be used: {gpu['reason']}"
@@ -223,7 +215,7 @@ class Device:
 def devices() -> list[Device]:
     """What this machine offers: its cards, then the CPU. A card without `libraries` cannot be used."""
     register()
-    return [*(_card(gpu) for gpu in _gpus()), _cpu()]
+    return [*(_card(gpu) for gpu in _core.gpus()), _cpu()]
 
 
 def _cpu() -> Device:
@@ -242,7 +234,7 @@ def _card(gpu: _core.Gpu) -> Device:
     names = _VENDORS[gpu["backend"]][1]
     missing = {
         entry["library"]: entry["reason"]
-        for entry in _gpu_libraries()
+        for entry in _core.gpu_libraries()
         if entry["library"] in names and not entry["available"]
     }
     if gpu["reason"] and not missing:

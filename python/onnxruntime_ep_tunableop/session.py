@@ -354,13 +354,9 @@ class InferenceSession(ort.InferenceSession):
             )
         explanation = _control.explain(self)
         if not any(node.claimed for node in explanation.nodes):
-            before = self.get_providers()[: self.get_providers().index(EP_NAME)]
-            if explanation.nodes:
-                why = "; ".join(sorted({node.reason for node in explanation.nodes}))
-            elif before:
-                why = f"{', '.join(before)} came first and took what there was; put {EP_NAME} before it"
-            else:
-                why = "it has no MatMul or Gemm"
+            why = "; ".join(sorted({node.reason for node in explanation.nodes})) or "it has no MatMul or Gemm"
+            if before := self.get_providers()[: self.get_providers().index(EP_NAME)]:
+                why += f"; {', '.join(before)} came first and took what there was: put {EP_NAME} before it"
             logger.warning("%s runs no node of this model: %s", EP_NAME, why)
 
 

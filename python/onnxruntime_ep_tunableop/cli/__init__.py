@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from .. import _core
 from ..errors import OptionError
-from . import tune
+from . import selftest, tune
 from .command import Command, UsageError
 
-COMMANDS: tuple[Command, ...] = (tune.COMMAND,)
+COMMANDS: tuple[Command, ...] = (tune.COMMAND, selftest.COMMAND)
 
 DONE = 0
 FAILED = 1

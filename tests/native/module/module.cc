@@ -12,6 +12,7 @@ PYBIND11_MODULE(tunableop_native_tests, module) {
   BindDeviceTuner(module);
   BindCache(module);
   BindSensors(module);
+  BindCard(module);
   BindJournal(module);
   BindGpu(module);
   BindLt(module);

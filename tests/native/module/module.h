@@ -20,6 +20,7 @@ void BindJournal(pybind11::module_& module);      // the crash journal
 void BindGpu(pybind11::module_& module);          // the vendors' libraries, cards
 void BindLt(pybind11::module_& module);           // GEMM libraries of cards
 void BindDeviceTuner(pybind11::module_& module);  // TuneOnDevice, with a fake card
+void BindCard(pybind11::module_& module);         // one problem on a card
 #ifdef TUNABLEOP_SANITIZED
 void BindMistakes(pybind11::module_& module);  // for a sanitizer to find
 #endif
