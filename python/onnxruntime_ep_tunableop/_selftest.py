@@ -157,7 +157,7 @@ def _session(outcome: Outcome, case: Case, quick: bool) -> None:
             tuning="online",
             candidates="all",
             precision=case.precision,
-            max_tuning_ms=30 if quick else 100,
+            max_tuning_ms=300 if quick else 500,  # most elections end long before
             warmup_iter=1,
         )
         for run in ("measuring", "tuned"):
