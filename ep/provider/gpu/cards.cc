@@ -10,6 +10,7 @@ namespace tunableop {
 namespace {
 
 constexpr size_t kTypes = 4;
+constexpr size_t kAlignment = 256;
 
 Result<OrtMemoryInfo*> MakeMemoryInfo(const char* name, const Device& device,
                                       OrtDeviceMemoryType type, size_t alignment) {
@@ -58,10 +59,28 @@ const CardList& TheCards() {
 
 }  // namespace
 
+bool HasStockGpu() noexcept {
+  static const bool has = [] {
+    char** names = nullptr;
+    int count = 0;
+    if (!FromOrt(Ort().api->GetAvailableProviders(&names, &count)).ok()) return false;
+    bool found = false;
+    for (int i = 0; i < count; ++i) {
+      const std::string_view name(names[i]);
+      found = found || name == "CUDAExecutionProvider" || name == "ROCMExecutionProvider" ||
+              name == "MIGraphXExecutionProvider";
+    }
+    static_cast<void>(FromOrt(Ort().api->ReleaseAvailableProviders(names, count)));
+    return found;
+  }();
+  return has;
+}
+
 Result<std::unique_ptr<Card>> Card::Create(const Gpu& gpu) {
   std::unique_ptr<Card> card(new Card(gpu));
   Result<OrtMemoryInfo*> memory =
-      MakeMemoryInfo("TunableOp", *gpu.device, OrtDeviceMemoryType_DEFAULT, kAlignment);
+      MakeMemoryInfo("TunableOp", *gpu.device, OrtDeviceMemoryType_DEFAULT,
+                     HasStockGpu() ? kAlignment : 0);
   if (!memory.ok()) return memory.TakeStatus();
   card->memory_ = memory.value();
   Result<OrtMemoryInfo*> host =

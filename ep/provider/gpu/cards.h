@@ -23,10 +23,6 @@ class MemoryPool;
 // Runtime does, which keeps pointers to it. Thread-safe.
 class Card {
  public:
-  // Of the memory that is handed out. Not 0: ONNX Runtime has one allocator for each device in a
-  // session, and would use ours for a stock GPU provider's tensors as well, were it the same one.
-  static constexpr size_t kAlignment = 256;
-
   static Result<std::unique_ptr<Card>> Create(const Gpu& gpu);
 
   const Gpu& gpu() const noexcept { return gpu_; }
@@ -74,6 +70,14 @@ class Card {
   std::mutex pools_mutex_;
   std::vector<MemoryPool*> pools_;
 };
+
+// Whether this ONNX Runtime has a GPU provider built in. It copies its memory itself, on the streams
+// that its kernels run on, which we are not told; and in a session with both of us ONNX Runtime
+// would take the first provider's allocator for both, were their memory the same to it. There our
+// memory claims an alignment of 256 bytes, which makes it another, and still shared without copies
+// between nodes. Alone it claims none: then it is what Python calls "cuda", and inputs and outputs
+// that are bound there are used as they are.
+bool HasStockGpu() noexcept;
 
 // In the order of Gpus(). Made at the first call. Empty on a machine without cards.
 Result<std::span<const std::unique_ptr<Card>>> Cards();

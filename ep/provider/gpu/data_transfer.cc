@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstring>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "provider/gpu/cards.h"
@@ -26,25 +25,6 @@ Card* CardOf(const OrtMemoryDevice* device, bool exactly) noexcept {
     if (card->Holds(device, exactly)) return card.get();
   }
   return nullptr;
-}
-
-// Whether this ONNX Runtime has a GPU provider built in, which copies its memory itself: on the
-// streams that its kernels run on, which we are not told.
-bool HasStockGpu() noexcept {
-  static const bool has = [] {
-    char** names = nullptr;
-    int count = 0;
-    if (!FromOrt(Ort().api->GetAvailableProviders(&names, &count)).ok()) return false;
-    bool found = false;
-    for (int i = 0; i < count; ++i) {
-      const std::string_view name(names[i]);
-      found = found || name == "CUDAExecutionProvider" || name == "ROCMExecutionProvider" ||
-              name == "MIGraphXExecutionProvider";
-    }
-    static_cast<void>(FromOrt(Ort().api->ReleaseAvailableProviders(names, count)));
-    return found;
-  }();
-  return has;
 }
 
 class DataTransfer final : public OrtDataTransferImpl {
