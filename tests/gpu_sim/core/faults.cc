@@ -23,6 +23,7 @@ constexpr std::string_view kKinds[] = {
     "oom",               // :n the n-th allocation from now fails; counted by "mallocs"
     "oom_above",         // :bytes every larger allocation fails
     "hang",              // [:algo] a kernel that ends when released
+    "hang_sum",          // [:algo] likewise, between writing to the workspace and reading from it
     "slow",              // [:algo][:factor, 10] simulated time only
     "real_slow",         // :ms every kernel also takes that long in real time
     "old_driver",        // the driver is older than the runtime
@@ -160,12 +161,12 @@ void Misuse(std::string_view what) {
   }
 }
 
-void Hang() {
+void Hang(std::string_view kind) {
   State& state = TheState();
   std::unique_lock lock(state.mutex);
   const uint64_t seen = state.releases;
   state.released.wait(lock, [&] {
-    return state.releases != seen || state.faults.find("hang") == state.faults.end();
+    return state.releases != seen || state.faults.find(kind) == state.faults.end();
   });
 }
 

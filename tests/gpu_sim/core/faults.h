@@ -32,8 +32,8 @@ SIM_API void ResetCounts();
 // "misuse:WHAT".
 SIM_API void Misuse(std::string_view what);
 
-// Blocks while the fault "hang" is on and Release was not called since.
-void Hang();
+// Blocks while the fault `kind` is on and Release was not called since.
+void Hang(std::string_view kind);
 void Release();
 
 }  // namespace simgpu

@@ -44,6 +44,7 @@ struct Summation {
   // Where the splits' results lie until they are summed; null: in registers, so to speak.
   char* workspace = nullptr;
   Type partial = Type::kF32;  // the type in the workspace: rounds for good
+  void (*between)() = nullptr;  // called once between writing to the workspace and reading from it
 };
 
 // Bytes of workspace that `splits` results take.

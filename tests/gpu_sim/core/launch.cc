@@ -82,13 +82,15 @@ void RunFaulty(Card& card, const Launch& launch, const char* d_address) {
   const bool tail = FaultOnFor("tail", id);
   const bool reads_c = FaultOnFor("reads_c", id) && launch.gemm.beta == 0;
   const Gemm& gemm = launch.gemm;
-  if (FaultOnFor("hang", id)) Hang();
+  if (FaultOnFor("hang", id)) Hang("hang");
   if (FaultOn("real_slow")) {
     std::this_thread::sleep_for(std::chrono::milliseconds(FaultArgument("real_slow", 0, 10)));
   }
   std::vector<double> old;
   if (wrong || tail || reads_c) old = Values(gemm);
-  Run(gemm, launch.how);
+  Summation how = launch.how;
+  if (FaultOnFor("hang_sum", id)) how.between = [] { Hang("hang_sum"); };
+  Run(gemm, how);
   if (wrong) Rewrite(gemm, old, [](int64_t, double, double now) { return now * 1.25 + 0.5; });
   if (tail) {
     Rewrite(gemm, old, [&](int64_t row, double before, double now) {
