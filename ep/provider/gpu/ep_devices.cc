@@ -117,9 +117,10 @@ bool Exists(const DeviceChoice& choice, std::string& why) {
     return false;
   }
   for (const LibraryState& library : GpuLibraries()) {
-    const bool of_cuda = library.library.starts_with("libcu") || library.library == "libnvidia-ml";
+    const bool of_cuda = library.library.starts_with("libcu");
     if (library.available || of_cuda != cuda) continue;
-    why += (why.empty() ? "" : "; ") + library.library + ": " + library.reason;
+    why = library.library + ": " + library.reason;
+    break;  // the runtime; without it the others are not looked for
   }
   if (why.empty()) why = "its runtime sees no card";
   return false;

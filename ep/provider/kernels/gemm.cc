@@ -230,8 +230,9 @@ class Gemm final : public Kernel {
                                            executor.queue()->stream());
     if (!ones.ok()) return ones.TakeStatus();
     problem.k = 1;
-    problem.trans_a = problem.trans_b = problem.b_constant = 0;
-    problem.lda = 1;
+    problem.trans_a = 1;  // see LayUnderOnCard
+    problem.trans_b = problem.b_constant = 0;
+    problem.lda = problem.m;
     problem.ldb = problem.n;
     problem.alpha = ScalarClass::kZero;
     problem.align_a = problem.align_b = AlignmentClass(ones.value());

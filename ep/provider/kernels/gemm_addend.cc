@@ -51,7 +51,9 @@ Status Outer(const void* column, const void* row, void* c, int64_t m, int64_t n,
   problem.m = m;
   problem.n = n;
   problem.k = 1;
-  problem.lda = 1;
+  // One column lies as one row does; as a row it has a leading dimension that fits more kernels.
+  problem.trans_a = 1;
+  problem.lda = m;
   problem.ldb = n;
   problem.ldc = n;
   problem.a_type = like.a_type;

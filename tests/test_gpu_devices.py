@@ -1,0 +1,233 @@
+"""Which cards there are, which one a session gets, and cards that are none or are lost."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import subprocess
+
+import numpy as np
+import onnxruntime as ort
+import onnxruntime_ep_tunableop as tunableop
+import pytest
+from support import narrow
+from support.cards import (
+    BOTH,
+    FLAVOURS,
+    backend,
+    card_session,
+    control,
+    count,
+    empty_on_card,
+    ep_devices,
+    faults,
+    on_card,
+    value_on_card,
+)
+from support.graphs import matmul_model
+from support.sessions import EP, needs_names, ours
+
+B = narrow.random((8, 5), "fp32", 2)
+A = narrow.random((3, 8), "fp32", 1)
+MODEL = matmul_model(["m", 8], None, constants={"B": B})
+
+
+def right(session: ort.InferenceSession) -> None:
+    np.testing.assert_allclose(session.run(None, {"A": A})[0], A @ B, rtol=1e-4, atol=1e-5)
+
+
+def plain(given: ort.OrtEpDevice, threads: int = 0, **options: str) -> ort.InferenceSession:
+    settings = ort.SessionOptions()
+    settings.intra_op_num_threads = threads
+    settings.add_provider_for_devices([given], {"tuning": "off"} | options)
+    return ort.InferenceSession(MODEL.SerializeToString(), settings, enable_fallback=0)
+
+
+@on_card(*FLAVOURS)
+def test_cards_come_first_and_say_what_they_are() -> None:
+    *cards, cpu = ep_devices()
+    assert len(cards) == 2
+    for number, card in enumerate(cards):
+        assert card.device.type == ort.OrtHardwareDeviceType.GPU
+        assert card.device.vendor_id == (0x10DE if backend() == "cuda" else 0x1002)
+        metadata = card.ep_metadata
+        assert metadata["backend"] == backend()
+        assert metadata["device_id"] == str(number)
+        assert metadata["name"]
+        assert re.fullmatch(r"sm_\d+|gfx[0-9a-f]+", metadata["arch"])
+    assert cpu.device.type == ort.OrtHardwareDeviceType.CPU
+    assert "backend" not in cpu.ep_metadata
+    right(plain(cpu))
+    assert count("kernels") == 0
+
+
+@on_card(None)
+def test_without_cards_there_is_the_cpu() -> None:
+    (cpu,) = ep_devices()
+    assert cpu.device.type == ort.OrtHardwareDeviceType.CPU
+    right(plain(cpu))
+    right(plain(cpu, device="auto"))
+    right(plain(cpu, device="cpu"))
+    for device in ("cuda", "cuda:0", "hip", "hip:1"):
+        with pytest.raises(Exception, match=rf"'{device}' was asked for, and there is none: lib") as caught:
+            plain(cpu, device=device)
+        library = "libcudart" if device.startswith("cuda") else "libamdhip64"
+        assert library in str(caught.value)
+
+
+@needs_names
+@on_card(*BOTH)
+def test_by_name_the_first_card_is_used() -> None:
+    ep_devices()
+    session = ort.InferenceSession(
+        MODEL.SerializeToString(), providers=[(EP, {"tuning": "off"}), "CPUExecutionProvider"]
+    )
+    assert session.get_providers()[0] == EP
+    right(session)
+    assert count("kernels") > 0
+
+
+@on_card(*BOTH)
+def test_the_option_device_has_to_agree_with_what_onnxruntime_gave() -> None:
+    first, second, cpu = ep_devices()
+    name = backend()
+    other = "hip" if name == "cuda" else "cuda"
+    right(plain(first, device=name))
+    right(plain(first, device=f"{name}:0"))
+    right(plain(second, device=f"{name}:1"))
+    right(plain(second, device="auto"))
+    for device, option, given in (
+        (first, f"{name}:1", f"{name}:0"),
+        (second, f"{name}:0", f"{name}:1"),
+        (first, "cpu", f"{name}:0"),
+        (cpu, name, "cpu"),
+    ):
+        match = f"'{option}' was asked for, and ONNX Runtime gave this session {given}; use tunableop.Infer"
+        with pytest.raises(Exception, match=re.escape(match)):
+            plain(device, device=option)
+    with pytest.raises(Exception, match=f"'{name}:7' was asked for, and there is none: this machine has"):
+        plain(first, device=f"{name}:7")
+    with pytest.raises(Exception, match=f"'{other}' was asked for, and there is none: lib"):
+        plain(first, device=other)
+
+
+@on_card(*BOTH)
+def test_a_session_runs_on_one_device() -> None:
+    devices = ep_devices()
+    for given in (devices, devices[:2]):
+        settings = ort.SessionOptions()
+        settings.add_provider_for_devices(given, {})
+        with pytest.raises(Exception, match="runs a session on one device, and was given"):
+            ort.InferenceSession(MODEL.SerializeToString(), settings, enable_fallback=0)
+
+
+@pytest.mark.parametrize("fault", ["no_driver", "old_driver", "no_cards"])
+@on_card(*BOTH)
+def test_a_card_that_cannot_be_used_is_none(fault: str) -> None:
+    os.environ["SIM_GPU_FAULTS"] = fault
+    (cpu,) = ep_devices()
+    right(plain(cpu))
+    with pytest.raises(Exception, match=f"'{backend()}' was asked for, and there is none") as caught:
+        plain(cpu, device=backend())
+    assert re.search("driver|no card", str(caught.value))
+
+
+@on_card(*BOTH)
+def test_unregistering_and_registering_again() -> None:
+    for _ in range(3):
+        session = card_session(MODEL)
+        right(session)
+        del session
+        gc.collect()
+        tunableop.unregister()
+    right(card_session(MODEL))
+    assert count("misuse") == 0
+
+
+@on_card(*BOTH)
+def test_a_session_lives_on_when_the_library_is_unregistered() -> None:
+    session = card_session(MODEL)
+    tunableop.unregister()
+    right(session)
+    del session
+    gc.collect()
+
+
+@on_card(*BOTH)
+def test_a_kernel_that_fails_is_an_error_and_not_a_run_on_the_cpu() -> None:
+    session = card_session(MODEL)
+    right(session)
+    faults("execution_failed")
+    for _ in range(2):
+        with pytest.raises(Exception, match="MatMul"):
+            session.run(None, {"A": A})
+    assert session.get_providers()[0] == EP
+    faults("")
+    right(session)
+
+
+@on_card(*BOTH)
+def test_a_lost_card_is_an_error_and_sessions_end() -> None:
+    sessions = [card_session(MODEL), card_session(MODEL), card_session(MODEL, 1)]
+    for session in sessions:
+        right(session)
+    held = value_on_card(A)
+    binding = sessions[0].io_binding()
+    binding.bind_ortvalue_input("A", held)
+    binding.bind_ortvalue_output("Y", empty_on_card((3, 5), np.float32))
+    faults("lost:1")
+    with pytest.raises(Exception, match=r"lost|launch|address|unspecified"):
+        sessions[0].run_with_iobinding(binding)
+    faults("")
+    for session in sessions[:2]:
+        for _ in range(2):
+            with pytest.raises(Exception, match=f"{backend()}:0 is lost until this process ends"):
+                session.run(None, {"A": A})
+    with pytest.raises(Exception, match="lost"):
+        card_session(MODEL)
+    right(sessions[2])  # the other card
+    with pytest.raises(Exception, match="lost"):
+        held.numpy()
+    del sessions, binding, held
+    gc.collect()
+
+
+@on_card(*BOTH)
+def test_a_forked_child_is_told_that_it_cannot_use_the_card() -> None:
+    card, _, cpu = ep_devices()
+    session = plain(card, threads=1)  # onnxruntime waits for threads that a child does not have
+    right(session)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            right(plain(cpu, threads=1))
+            try:
+                plain(card)
+            except Exception as error:
+                code = 0 if "forked" in str(error) and "spawn" in str(error) else 2
+            del session
+            gc.collect()  # the parent's session ends here as well, and must not touch the card
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    right(session)
+
+
+def no_crash_at_exit(done: subprocess.CompletedProcess[str]) -> None:
+    assert "still here" in done.stdout
+
+
+@on_card(*BOTH, check=no_crash_at_exit)
+def test_a_process_may_end_with_sessions_open() -> None:
+    globals()["kept"] = [card_session(MODEL), card_session(MODEL, 1), value_on_card(A)]
+    right(globals()["kept"][0])
+    print("still here", flush=True)
+
+
+@on_card(*BOTH)
+def test_the_nodes_of_a_session_on_a_card_are_ours() -> None:
+    assert ours(card_session(MODEL)) == ["MatMul"]
+    assert control().sim_gpu_count(b"kernels") == 0

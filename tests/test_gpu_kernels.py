@@ -1,0 +1,257 @@
+"""MatMul and Gemm of every type on simulated cards, through onnxruntime, against numpy."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime_ep_tunableop as tunableop
+import pytest
+from support import narrow
+from support.cards import (
+    BOTH,
+    FLAVOURS,
+    backend,
+    card_session,
+    count,
+    ep_devices,
+    faults,
+    on_card,
+    value_on_card,
+)
+from support.graphs import gemm_model, matmul_model
+from support.sessions import EP, assigned, ours
+
+KINDS = list(narrow.TYPES)
+
+# (A, B) of MatMul: every way that batches fold and broadcast, vectors, empty sums and results.
+MATMUL_SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    ((3, 8), (8, 5)),
+    ((1, 64), (64, 96)),
+    ((17, 33), (33, 19)),
+    ((2, 3, 8), (8, 6)),
+    ((2, 3, 4, 8), (2, 3, 8, 6)),
+    ((2, 1, 4, 8), (1, 3, 8, 6)),
+    ((3, 1, 4, 8), (1, 2, 8, 6)),
+    ((2, 2, 2, 4, 8), (2, 1, 2, 8, 6)),
+    ((8,), (8, 6)),
+    ((4, 8), (8,)),
+    ((8,), (8,)),
+    ((2, 4, 8), (8,)),
+    ((4, 0), (0, 6)),
+    ((2, 4, 0), (2, 0, 6)),
+    ((0, 8), (8, 6)),
+    ((4, 8), (8, 0)),
+]
+
+
+def matmul_once(kind: str, a_shape: tuple[int, ...], b_shape: tuple[int, ...], constant: bool) -> None:
+    a, b = narrow.random(a_shape, kind, 1), narrow.random(b_shape, kind, 2)
+    constants = {"B": b} if constant else {}
+    model = narrow.one_node("MatMul", {"A": a_shape, "B": b_shape}, constants, kind)
+    session = card_session(model)
+    assert ours(session).count("MatMul") == 1
+    feeds = {"A": narrow.feed(a)} | ({} if constant else {"B": narrow.feed(b)})
+    exact = np.asarray(np.matmul(narrow.wide(a), narrow.wide(b)))
+    magnitude = np.asarray(np.matmul(np.abs(narrow.wide(a)), np.abs(narrow.wide(b))))
+    for run in range(2):
+        got = session.run(None, feeds)[0]
+        what = f"{kind} {a_shape} @ {b_shape}, constant={constant}, run {run}"
+        narrow.check(got, kind, exact, magnitude, a_shape[-1], what)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@on_card(*BOTH)
+def test_matmul_of_every_shape(kind: str) -> None:
+    for a_shape, b_shape in MATMUL_SHAPES:
+        for constant in (False, True):
+            if constant and 0 in b_shape:
+                continue  # onnxruntime folds what has no element
+            matmul_once(kind, a_shape, b_shape, constant)
+    assert count("illegal_address") == 0
+    assert count("misuse") == 0
+
+
+@on_card(*FLAVOURS)
+def test_every_release_of_the_libraries_runs() -> None:
+    for kind in KINDS:
+        matmul_once(kind, (4, 16), (16, 8), constant=True)
+        gemm_once(kind, (4, 16), (16, 8), (8,), {})
+
+
+# C of Gemm, for a result of 5 x 6, and what is special: shapes of m and n beside it.
+C_SHAPES: list[tuple[int, ...] | None] = [None, (), (1,), (6,), (1, 6), (5, 1), (1, 1), (5, 6)]
+ATTRIBUTES: list[dict[str, Any]] = [
+    {},
+    {"alpha": 0.5, "beta": 2.0},
+    {"beta": 0.0},
+    {"transA": 1},
+    {"transB": 1},
+    {"transA": 1, "transB": 1, "alpha": -1.5, "beta": 0.25},
+    {"alpha": 0.0},
+]
+
+
+def gemm_once(
+    kind: str,
+    a_shape: tuple[int, int],
+    b_shape: tuple[int, int],
+    c_shape: tuple[int, ...] | None,
+    attributes: dict[str, Any],
+    constant: bool = False,
+) -> None:
+    a = narrow.random(a_shape[::-1] if attributes.get("transA") else a_shape, kind, 1)
+    b = narrow.random(b_shape[::-1] if attributes.get("transB") else b_shape, kind, 2)
+    arrays = {"A": a, "B": b}
+    if c_shape is not None:
+        arrays["C"] = narrow.random(c_shape, kind, 3)
+    constants = {"B": b} if constant else {}
+    model = narrow.one_node(
+        "Gemm", {name: array.shape for name, array in arrays.items()}, constants, kind, **attributes
+    )
+    session = card_session(model)
+    assert ours(session).count("Gemm") == 1
+    feeds = {name: narrow.feed(array) for name, array in arrays.items() if name not in constants}
+    alpha, beta = attributes.get("alpha", 1.0), attributes.get("beta", 1.0)
+    left = narrow.wide(a.T if attributes.get("transA") else a)
+    right = narrow.wide(b.T if attributes.get("transB") else b)
+    exact = alpha * (left @ right)
+    magnitude = abs(alpha) * (np.abs(left) @ np.abs(right))
+    if c_shape is not None and beta != 0.0:
+        exact = exact + beta * narrow.wide(arrays["C"])
+        magnitude = magnitude + np.abs(beta * narrow.wide(arrays["C"]))
+    for run in range(2):
+        what = f"{kind} {a_shape} @ {b_shape} + {c_shape} {attributes}, run {run}"
+        narrow.check(session.run(None, feeds)[0], kind, exact, magnitude, a_shape[1], what)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@on_card(*BOTH)
+def test_gemm_with_every_c(kind: str) -> None:
+    for c_shape in C_SHAPES:
+        for attributes in ATTRIBUTES:
+            gemm_once(kind, (5, 8), (8, 6), c_shape, attributes)
+    assert count("illegal_address") == 0
+    assert count("misuse") == 0
+
+
+@on_card(*BOTH)
+def test_gemm_of_special_sizes() -> None:
+    for attributes in ({}, {"beta": 3.0}):
+        for c_shape in ((1,), (1, 1), (7, 1)):
+            gemm_once("fp32", (7, 8), (8, 1), c_shape, attributes)  # n = 1
+        for c_shape in ((4,), (1, 4), (1, 1), (1,)):
+            gemm_once("fp32", (1, 8), (8, 4), c_shape, attributes)  # m = 1
+        for c_shape in (None, (4,), (5, 1), (5, 4), (1,)):
+            gemm_once("fp32", (5, 0), (0, 4), c_shape, attributes)  # an empty sum
+        gemm_once("fp32", (0, 8), (8, 4), (4,), attributes)
+        gemm_once("fp32", (5, 8), (8, 4), (4,), attributes, constant=True)
+
+
+@on_card("cuda12", "cuda13")  # Python has a name for views on memory of CUDA's cards only
+def test_a_c_in_the_memory_of_the_result_is_read_before_it_is_written() -> None:
+    a, b = narrow.random((4, 8), "fp32", 1), narrow.random((8, 4), "fp32", 2)
+    for c_shape in ((4, 4), (4,), (4, 1), (1,)):
+        model = narrow.one_node("Gemm", {"A": (4, 8), "B": (8, 4), "C": c_shape}, {}, "fp32", beta=2.0)
+        session = card_session(model)
+        memory = value_on_card(np.arange(16, dtype=np.float32).reshape(4, 4))
+        c = np.arange(16, dtype=np.float32)[: int(np.prod(c_shape))].reshape(c_shape)
+        binding = session.io_binding()
+        binding.bind_cpu_input("A", a)
+        binding.bind_cpu_input("B", b)
+        binding.bind_input("C", "cuda", 0, np.float32, c_shape, memory.data_ptr())
+        binding.bind_output("Y", "cuda", 0, np.float32, (4, 4), memory.data_ptr())
+        session.run_with_iobinding(binding)
+        np.testing.assert_allclose(memory.numpy(), a @ b + 2.0 * c, rtol=1e-5, atol=1e-5)
+
+
+@on_card(*BOTH)
+def test_a_library_without_an_epilogue_gets_the_biases_laid_under() -> None:
+    # rocBLAS has no epilogues at all.
+    for kind in KINDS:
+        for attributes in ({}, {"beta": 0.5}):
+            model = narrow.one_node(
+                "Gemm", {"A": (5, 8), "B": (8, 6), "C": (6,)}, {}, kind, **attributes
+            )
+            libraries = "rocblas" if backend() == "hip" else "cublaslt"
+            session = card_session(model, candidates=libraries)
+            a, b, c = (narrow.random(shape, kind, 4) for shape in ((5, 8), (8, 6), (6,)))
+            feeds = {"A": narrow.feed(a), "B": narrow.feed(b), "C": narrow.feed(c)}
+            beta = attributes.get("beta", 1.0)
+            exact = narrow.wide(a) @ narrow.wide(b) + beta * narrow.wide(c)
+            magnitude = np.abs(narrow.wide(a)) @ np.abs(narrow.wide(b)) + np.abs(narrow.wide(c))
+            for run in range(2):
+                narrow.check(session.run(None, feeds)[0], kind, exact, magnitude, 8, f"{kind}, run {run}")
+
+
+def backend_cases() -> list[Any]:
+    cases = importlib.import_module("onnx.backend.test.case.node")
+    for operator in ("matmul", "gemm"):
+        importlib.import_module(f"onnx.backend.test.case.node.{operator}")
+    return [case for case in cases._NodeTestCases if case.name.startswith(("test_matmul_", "test_gemm_"))]
+
+
+@pytest.mark.parametrize("tuning", ["off", "online"])
+@on_card(*BOTH)
+def test_the_onnx_projects_own_cases(tuning: str) -> None:
+    cases = backend_cases()
+    assert len(cases) >= 14
+    for case in cases:
+        session = card_session(case.model, tuning=tuning, max_tuning_ms=2, warmup_iter=1)
+        assert len(ours(session)) == len(case.model.graph.node) == 1
+        for inputs, outputs in case.data_sets:
+            names = [info.name for info in session.get_inputs()]
+            for _ in range(2):
+                got = session.run(None, dict(zip(names, inputs, strict=True)))
+                for result, expected in zip(got, outputs, strict=True):
+                    np.testing.assert_allclose(
+                        result, expected, rtol=case.rtol, atol=case.atol, err_msg=case.name
+                    )
+
+
+@on_card(*BOTH)
+def test_types_without_kernels_stay_on_the_cpu_and_are_explained() -> None:
+    for name, dtype in {"int32": np.int32, "int64": np.int64, "uint32": np.uint32}.items():
+        kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        session = tunableop.InferenceSession(
+            matmul_model([3, 4], [4, 5], dtype=kind), device=backend(), tuning="off"
+        )
+        assert EP not in {provider for provider, _, _ in assigned(session)}
+        (node,) = tunableop.explain(session).nodes
+        assert not node.claimed
+        assert f"input type {name} has no kernel on {backend()}:0" in node.reason
+        assert "fp32, fp16, bf16 and fp64 have" in node.reason
+        a = np.arange(12, dtype=dtype).reshape(3, 4)
+        b = np.arange(20, dtype=dtype).reshape(4, 5)
+        np.testing.assert_array_equal(session.run(None, {"A": a, "B": b})[0], a @ b)
+
+
+@on_card(*BOTH)
+def test_claimed_nodes_say_their_type() -> None:
+    for kind in KINDS:
+        model = narrow.one_node("MatMul", {"A": (3, 8), "B": (8, 6)}, {"B": narrow.random((8, 6), kind)}, kind)
+        session = tunableop.InferenceSession(model, device=backend(), tuning="off")
+        (node,) = tunableop.explain(session).nodes
+        assert node.claimed
+        assert f"{kind}, B is a weight" in node.reason
+
+
+@on_card(*BOTH)
+def test_old_operators_have_no_bf16() -> None:
+    model = gemm_model([3, 4], [4, 5], with_c=False, opset=11, dtype=onnx.TensorProto.FLOAT16)
+    assert ours(card_session(model)) == ["Gemm"]
+    for opset in (7, 9, 11):
+        model = gemm_model([3, 4], [4, 5], [5], opset=opset)
+        assert ours(card_session(model)) == ["Gemm"]
+
+
+@on_card(*BOTH)
+def test_a_type_that_no_library_can_run_is_refused() -> None:
+    ep_devices()  # the cards are known before
+    faults("no_heuristics")
+    session = card_session(matmul_model([3, 4], [4, 5]))
+    assert ours(session) == []
+    a, b = narrow.random((3, 4), "fp32"), narrow.random((4, 5), "fp32")
+    np.testing.assert_allclose(session.run(None, {"A": a, "B": b})[0], a @ b, rtol=1e-5)
