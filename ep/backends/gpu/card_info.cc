@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "backends/gpu/runtime_api.h"
+#include "backends/gpu/runtime_device.h"
 
 namespace tunableop {
 namespace {
@@ -125,6 +126,10 @@ DeviceInfo ReadCard(const RuntimeApi& api, const VendorLibrary& runtime, int ord
     AskCuda(api, ordinal, info);
   } else {
     AskHip(api, runtime, ordinal, info);
+  }
+  if (info.memory_bytes == 0) {  // at the price of a context
+    size_t free = 0;
+    static_cast<void>(RuntimeDevice(api, ordinal, {}).MemoryInfo(free, info.memory_bytes).ok());
   }
   if (info.name.empty()) info.name = info.arch.empty() ? "unknown" : info.arch;
   if (api.DriverGetVersion(&info.driver_version) != runtime_code::kSuccess) api.GetLastError();

@@ -5,15 +5,24 @@
 #include "backends/blas/rocblas_backend.h"
 #include "backends/gpu/card_info.h"
 #include "backends/gpu/generation.h"
+#include "backends/gpu/late_backend.h"
 #include "backends/gpu/runtime_device.h"
 #include "backends/lt/lt_backend.h"
 
 namespace tunableop {
 namespace {
 
-struct Found {
+// What was found of one vendor. Immutable once made.
+struct VendorFound {
+  VendorTable table;
+  std::string why;  // no runtime of it can be used
+  std::optional<Generation> generation;
   std::vector<Gpu> gpus;
-  std::vector<LibraryState> libraries;
+};
+
+struct Found {
+  std::vector<VendorFound> vendors;
+  std::vector<Gpu> gpus;  // of all
 };
 
 VendorTable Nvidia() {
@@ -46,82 +55,85 @@ VendorTable Amd() {
           }};
 }
 
-// A card with what can run on it. generation.reasons gets what could not.
-Gpu MakeGpu(const VendorTable& table, Generation& generation, int ordinal) {
+Gpu MakeGpu(const VendorFound& found, int ordinal) {
+  const Generation& generation = *found.generation;
   Gpu gpu;
   gpu.device = std::make_shared<RuntimeDevice>(
       generation.api, ordinal, ReadCard(generation.api, generation.runtime, ordinal));
-  for (size_t i = 0; i < table.libraries.size(); ++i) {
-    const GemmLibrary& library = table.libraries[i];
-    std::string reason = generation.reasons[i];
+  for (size_t i = 0; i < found.table.libraries.size(); ++i) {
+    const GemmLibrary& library = found.table.libraries[i];
     if (generation.libraries[i].has_value()) {
-      auto backend = library.make(gpu.device, *generation.libraries[i]);
-      if (backend.ok()) {
-        gpu.backends.push_back(std::move(backend).value());
-        continue;
-      }
-      reason = std::string(library.name) + ": " + std::string(backend.status().message());
-      if (generation.reasons[i].empty()) generation.reasons[i] = reason;
+      gpu.backends.push_back(std::make_shared<LateBackend>(library.backend, library.make,
+                                                           gpu.device, *generation.libraries[i]));
+    } else {
+      AppendReason(gpu.reason, generation.reasons[i]);
     }
-    AppendReason(gpu.reason, reason);
   }
   if (!gpu.backends.empty()) gpu.reason.clear();
   return gpu;
 }
 
-LibraryState StateOf(const GemmLibrary& library, const std::vector<Gpu>& gpus,
-                     const VendorLibrary* loaded, const std::string& reason) {
-  LibraryState line;
-  line.library = library.name;
-  if (loaded != nullptr) line.path = loaded->path();
-  for (const Gpu& gpu : gpus) {
-    for (const std::shared_ptr<const Backend>& backend : gpu.backends) {
-      if (backend->library() != library.backend) continue;
-      line.available = true;
-      line.identity = backend->identity();
-      return line;
-    }
+VendorFound LookFor(VendorTable table) {
+  VendorFound found;
+  found.table = std::move(table);
+  found.generation = ChooseGeneration(found.table, found.why);
+  if (!found.generation.has_value()) return found;
+  for (int ordinal = 0; ordinal < found.generation->cards; ++ordinal) {
+    found.gpus.push_back(MakeGpu(found, ordinal));
   }
-  line.reason = reason;
+  return found;
+}
+
+const LateBackend& Late(const Backend& backend) noexcept {
+  return static_cast<const LateBackend&>(backend);  // MakeGpu makes no others
+}
+
+LibraryState RuntimeState(const VendorFound& found) {
+  LibraryState line;
+  line.library = found.table.runtime;
+  line.available = found.generation.has_value();
+  if (line.available) {
+    line.identity = VersionText(found.table.vendor, found.generation->version);
+    line.path = found.generation->runtime.path();
+  } else {
+    line.reason = found.why;
+  }
   return line;
 }
 
-void LookFor(const VendorTable& table, Found& found) {
-  LibraryState runtime;
-  runtime.library = table.runtime;
-  std::optional<Generation> generation = ChooseGeneration(table, runtime.reason);
-  std::vector<Gpu> gpus;
-  if (generation.has_value()) {
-    runtime.available = true;
-    runtime.identity = VersionText(table.vendor, generation->version);
-    runtime.path = generation->runtime.path();
-    runtime.reason.clear();
-    for (int ordinal = 0; ordinal < generation->cards; ++ordinal) {
-      gpus.push_back(MakeGpu(table, *generation, ordinal));
-    }
+LibraryState GemmState(const VendorFound& found, size_t index) {
+  const GemmLibrary& library = found.table.libraries[index];
+  LibraryState line;
+  line.library = library.name;
+  if (!found.generation.has_value()) {
+    // It would be hundreds of megabytes for nothing.
+    line.reason = std::string("not looked for, since ") + found.table.runtime + " is of no use";
+    return line;
   }
-  found.libraries.push_back(std::move(runtime));
-  for (size_t i = 0; i < table.libraries.size(); ++i) {
-    if (generation.has_value()) {
-      const std::optional<VendorLibrary>& loaded = generation->libraries[i];
-      found.libraries.push_back(StateOf(table.libraries[i], gpus,
-                                        loaded.has_value() ? &*loaded : nullptr,
-                                        generation->reasons[i]));
-    } else {  // it would be hundreds of megabytes for nothing
-      found.libraries.push_back(
-          StateOf(table.libraries[i], gpus, nullptr,
-                  std::string("not looked for, since ") + table.runtime + " is of no use"));
+  line.reason = found.generation->reasons[index];
+  for (const Gpu& gpu : found.gpus) {
+    for (const std::shared_ptr<const Backend>& backend : gpu.backends) {
+      if (backend->library() != library.backend) continue;
+      const LateBackend& late = Late(*backend);
+      line.path = late.file().path();
+      line.reason = late.WhyNot();
+      line.available = line.reason.empty();
+      if (line.available) line.identity = late.identity();
     }
+    if (line.available) break;
   }
-  for (Gpu& gpu : gpus) found.gpus.push_back(std::move(gpu));
+  return line;
 }
 
 // Never destroyed: kernels of a vendor's library may run while a process ends.
 const Found& TheFound() {
   static const auto& found = *[] {
     auto* all = new Found;
-    LookFor(Nvidia(), *all);
-    LookFor(Amd(), *all);
+    all->vendors.push_back(LookFor(Nvidia()));
+    all->vendors.push_back(LookFor(Amd()));
+    for (const VendorFound& vendor : all->vendors) {
+      all->gpus.insert(all->gpus.end(), vendor.gpus.begin(), vendor.gpus.end());
+    }
     return all;
   }();
   return found;
@@ -131,6 +143,23 @@ const Found& TheFound() {
 
 std::span<const Gpu> Gpus() { return TheFound().gpus; }
 
-std::vector<LibraryState> GpuLibraries() { return TheFound().libraries; }
+std::string WhyUnusable(const Gpu& gpu) {
+  std::string why = gpu.reason;
+  for (const std::shared_ptr<const Backend>& backend : gpu.backends) {
+    const std::string& why_not = Late(*backend).WhyNot();
+    if (why_not.empty()) return "";
+    AppendReason(why, why_not);
+  }
+  return why;
+}
+
+std::vector<LibraryState> GpuLibraries() {
+  std::vector<LibraryState> lines;
+  for (const VendorFound& found : TheFound().vendors) {
+    lines.push_back(RuntimeState(found));
+    for (size_t i = 0; i < found.table.libraries.size(); ++i) lines.push_back(GemmState(found, i));
+  }
+  return lines;
+}
 
 }  // namespace tunableop

@@ -1,5 +1,9 @@
 // The cards of this machine, and which GEMM libraries can run on each. One process-wide list, made
 // at the first call from what the vendors' runtimes find, kept until the process ends. Thread-safe.
+//
+// Listing makes no context on a card. A library is made ready for a card when it is first asked
+// something (late_backend.h). A process must not be forked after the first call: no runtime of the
+// vendors works in the child then.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +21,8 @@ namespace tunableop {
 
 struct Gpu {
   std::shared_ptr<const Device> device;
-  // The one that gives the default kernel first. Empty: no library can run on this card, and
-  // `reason` says why.
+  // Those that were loaded, the one that gives the default kernel first. One that turns out not to
+  // run on this card has no candidates. Empty: none was loaded, and `reason` says why.
   std::vector<std::shared_ptr<const Backend>> backends;
   std::string reason;
 };
@@ -26,9 +30,14 @@ struct Gpu {
 // In the order of the runtimes: CUDA's cards, then HIP's.
 std::span<const Gpu> Gpus();
 
+// Makes the libraries of a card ready, one by one, until one can run on it. Empty: one can. Else
+// why none can.
+std::string WhyUnusable(const Gpu& gpu);
+
 // One line for each runtime and library of both vendors, present or not: "libcudart",
 // "libcublasLt", "libamdhip64", "libhipblaslt", "librocblas". `reason`: where it was looked for,
-// what was wrong with what was found ("driver older than the runtime" ...).
+// what was wrong with what was found ("driver older than the runtime" ...). Makes the libraries
+// ready for the first card that each can run on.
 std::vector<LibraryState> GpuLibraries();
 
 }  // namespace tunableop

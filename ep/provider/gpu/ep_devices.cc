@@ -107,8 +107,11 @@ bool Exists(const DeviceChoice& choice, std::string& why) {
     if (gpu.device->backend() != backend) continue;
     const std::string name = std::string(backend) + ":" + std::to_string(gpu.device->ordinal());
     const bool asked = choice.id < 0 || choice.id == gpu.device->ordinal();
-    if (asked && !gpu.backends.empty()) return true;
-    if (asked) why += (why.empty() ? "" : "; ") + name + " cannot be used: " + gpu.reason;
+    if (asked) {
+      const std::string unusable = WhyUnusable(gpu);
+      if (unusable.empty()) return true;
+      why += (why.empty() ? "" : "; ") + name + " cannot be used: " + unusable;
+    }
     here += (here.empty() ? "" : ", ") + name + " (" + gpu.device->info().name + ")";
   }
   if (!why.empty()) return false;

@@ -201,6 +201,11 @@ int HammerCards(const std::vector<DevicePtr>& devices, int threads, int rounds) 
 void BindGpu(py::module_& module) {
   BindSearch(module);
   BindDevice(module);
+  module.def("gpu_addresses", [] {  // without making anything ready
+    std::vector<std::string> addresses;
+    for (const Gpu& gpu : Gpus()) addresses.push_back(gpu.device->info().pci_bus_id);
+    return addresses;
+  });
   module.def("gpus", [] {
     py::list list;
     for (const Gpu& gpu : Gpus()) {
@@ -210,6 +215,7 @@ void BindGpu(py::module_& module) {
       for (const auto& backend : gpu.backends) names.emplace_back(backend->library());
       one["backends"] = names;
       one["reason"] = gpu.reason;
+      one["unusable"] = WhyUnusable(gpu);
       list.append(one);
     }
     return list;

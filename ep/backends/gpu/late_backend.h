@@ -1,0 +1,50 @@
+// A GEMM library that is made ready for a card when it is first asked something. Listing the cards
+// of a machine would otherwise make a context on each, which takes hundreds of megabytes of its
+// memory, for a process that is to use one of them or none.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/gpu/generation.h"
+#include "gemm/backend.h"
+
+namespace tunableop {
+
+// Where the library turns out not to run on the card, it has no candidates.
+class LateBackend final : public Backend {
+ public:
+  // `name`: Backend::library of what `make` makes; a literal.
+  LateBackend(const char* name, GemmLibrary::Make make, std::shared_ptr<const Device> device,
+              VendorLibrary library);
+
+  std::string_view library() const noexcept override { return name_; }
+  bool may_hang() const noexcept override;
+  std::string identity() const override;
+  std::vector<Candidate> Candidates(const Problem& problem, CandidateScope scope) const override;
+  std::vector<Candidate> Explore(const Problem& problem, std::span<const TimedCandidate> known,
+                                 uint64_t seed, size_t count) const override;
+  Result<std::unique_ptr<Plan>> Prepare(const Problem& problem,
+                                        const Candidate& candidate) const override;
+
+  // Makes it ready. Empty: it can run; else why not.
+  const std::string& WhyNot() const;
+  const VendorLibrary& file() const noexcept { return file_; }
+
+ private:
+  const Backend* Made() const;
+
+  const char* const name_;
+  const GemmLibrary::Make make_;
+  const std::shared_ptr<const Device> device_;
+  const VendorLibrary file_;
+  mutable std::once_flag once_;
+  mutable std::shared_ptr<const Backend> made_;
+  mutable std::string why_not_;
+};
+
+}  // namespace tunableop
