@@ -11,10 +11,10 @@ template <typename T>
 bool Take(std::string_view& text, std::string_view prefix, T& number) {
   if (!text.starts_with(prefix)) return false;
   text.remove_prefix(prefix.size());
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || rest == text.data()) return false;
-  text.remove_prefix(static_cast<size_t>(rest - text.data()));
+  const char* const begin = text.data();
+  const auto [rest, error] = std::from_chars(begin, begin + text.size(), number);
+  if (error != std::errc() || rest == begin) return false;
+  text.remove_prefix(static_cast<size_t>(rest - begin));
   return true;
 }
 

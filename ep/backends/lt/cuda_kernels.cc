@@ -26,7 +26,8 @@ int CapabilityOf(std::string_view arch) {
   constexpr std::string_view kStart = "sm_";
   if (!arch.starts_with(kStart)) return 0;
   arch.remove_prefix(kStart.size());
-  std::from_chars(arch.data(), arch.data() + arch.size(), capability);
+  const char* const begin = arch.data();
+  std::from_chars(begin, begin + arch.size(), capability);
   return capability;
 }
 

@@ -58,8 +58,9 @@ Result<Foreign> MakeLayout(const Api<V>& api, const ColumnMajorMatrix& matrix, D
 
 template <typename V>
 Status SetBias(const Api<V>& api, void* desc, const void* bias) {
-  return ToStatus<V>(api.desc_set(desc, V::kDescBiasPointer, &bias, sizeof(bias)),
-                     "MatmulDescSetAttribute(BIAS_POINTER)");
+  return ToStatus<V>(
+      api.desc_set(desc, V::kDescBiasPointer, static_cast<const void*>(&bias), sizeof(bias)),
+      "MatmulDescSetAttribute(BIAS_POINTER)");
 }
 
 template <typename V>

@@ -49,14 +49,15 @@ class DescriptorPool {
     return std::make_unique<Entry>(Entry{std::move(desc).value(), nullptr});
   }
   void Return(std::unique_ptr<Entry> entry) noexcept {
+    Entry* const mine = entry.release();
     for (std::atomic<Entry*>& slot : slots_) {
       Entry* expected = nullptr;
-      if (slot.compare_exchange_strong(expected, entry.get(), std::memory_order_release,
+      if (slot.compare_exchange_strong(expected, mine, std::memory_order_release,
                                        std::memory_order_relaxed)) {
-        static_cast<void>(entry.release());
         return;
       }
     }
+    delete mine;
   }
 
  private:
