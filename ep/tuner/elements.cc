@@ -7,42 +7,70 @@
 #include <limits>
 
 #include "gemm/packed_b.h"
+#include "tuner/versions.h"
 
 namespace tunableop {
 namespace {
 
-float FromBFloat16(uint16_t bits) noexcept {
+inline float FromBFloat16(uint16_t bits) noexcept {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
-// IEEE 754 binary16.
-float FromFloat16(uint16_t bits) noexcept {
-  const float sign = (bits & 0x8000U) != 0 ? -1.0F : 1.0F;
-  const int exponent = (bits >> 10) & 31;
-  const int fraction = bits & 1023;
-  if (exponent == 31) {
-    return fraction != 0 ? std::numeric_limits<float>::quiet_NaN()
-                         : sign * std::numeric_limits<float>::infinity();
-  }
-  if (exponent == 0) return sign * std::ldexp(static_cast<float>(fraction), -24);
-  return sign * std::ldexp(static_cast<float>(1024 + fraction), exponent - 25);
+// IEEE 754 binary16, without branches, so that rows of it are converted by vector instructions
+// (Marat Dukhan's FP16 library). All arithmetic is on normal numbers: right in every mode.
+inline float FromFloat16(uint16_t bits) noexcept {
+  const uint32_t word = static_cast<uint32_t>(bits) << 16U;
+  const uint32_t twice = word + word;  // without the sign
+  // Normal numbers, infinities and NaN: the exponent is moved, and its bias corrected.
+  const float normal = std::bit_cast<float>((twice >> 4U) + (uint32_t{0xE0} << 23U)) * 0x1p-112F;
+  // Subnormal ones: the fraction is put beside 0.5, which is then taken off.
+  const float subnormal = std::bit_cast<float>((twice >> 17U) | (uint32_t{126} << 23U)) - 0.5F;
+  const uint32_t magnitude = twice < (uint32_t{1} << 27U) ? std::bit_cast<uint32_t>(subnormal)
+                                                          : std::bit_cast<uint32_t>(normal);
+  return std::bit_cast<float>((word & 0x80000000U) | magnitude);
+}
+
+// Rows of elements that lie side by side.
+TUNABLEOP_VERSIONS
+void LoadRow(const float* from, int64_t count, double* out) noexcept {
+  for (int64_t i = 0; i < count; ++i) out[i] = static_cast<double>(from[i]);
+}
+TUNABLEOP_VERSIONS
+void LoadFloat16Row(const uint16_t* from, int64_t count, double* out) noexcept {
+  for (int64_t i = 0; i < count; ++i) out[i] = static_cast<double>(FromFloat16(from[i]));
+}
+TUNABLEOP_VERSIONS
+void LoadBFloat16Row(const uint16_t* from, int64_t count, double* out) noexcept {
+  for (int64_t i = 0; i < count; ++i) out[i] = static_cast<double>(FromBFloat16(from[i]));
 }
 
 struct Float32 {
   using Stored = float;
   static double Load(float v) noexcept { return static_cast<double>(v); }
+  static void Load(const float* from, int64_t count, double* out) noexcept {
+    LoadRow(from, count, out);
+  }
 };
 struct Float64 {
   using Stored = double;
   static double Load(double v) noexcept { return v; }
+  static void Load(const double* from, int64_t count, double* out) noexcept {
+    std::copy_n(from, count, out);
+  }
 };
 struct Float16 {
   using Stored = uint16_t;
   static double Load(uint16_t v) noexcept { return static_cast<double>(FromFloat16(v)); }
+  static void Load(const uint16_t* from, int64_t count, double* out) noexcept {
+    LoadFloat16Row(from, count, out);
+  }
 };
 struct BFloat16 {
   using Stored = uint16_t;
   static double Load(uint16_t v) noexcept { return static_cast<double>(FromBFloat16(v)); }
+  static void Load(const uint16_t* from, int64_t count, double* out) noexcept {
+    LoadBFloat16Row(from, count, out);
+  }
 };
 
 template <typename Function>
@@ -69,6 +97,14 @@ double LoadElement(const void* data, DataType type, int64_t index) noexcept {
   });
 }
 
+void LoadElements(const void* data, DataType type, int64_t begin, int64_t count,
+                  double* out) noexcept {
+  WithType(type, [&](auto t) {
+    using Type = decltype(t);
+    Type::Load(static_cast<const typename Type::Stored*>(data) + begin, count, out);
+  });
+}
+
 void LoadRowOfA(const Problem& p, const Operands& operands, int64_t batch, int64_t row,
                 double* out) noexcept {
   WithType(p.a_type, [&](auto t) {
@@ -77,7 +113,7 @@ void LoadRowOfA(const Problem& p, const Operands& operands, int64_t batch, int64
     if (p.trans_a != 0) {
       for (int64_t i = 0; i < p.k; ++i) out[i] = Type::Load(a[i * p.lda + row]);
     } else {
-      for (int64_t i = 0; i < p.k; ++i) out[i] = Type::Load(a[row * p.lda + i]);
+      Type::Load(a + row * p.lda, p.k, out);
     }
   });
 }
@@ -110,9 +146,7 @@ void LoadPanelOfB(const Problem& p, const Operands& operands, int64_t batch, int
       }
     } else {
       for (int64_t i = k0; i < k1; ++i) {
-        const auto* from = b + i * p.ldb + j0;
-        double* row = out + (i - k0) * width;
-        for (int64_t j = 0; j < width; ++j) row[j] = Type::Load(from[j]);
+        Type::Load(b + i * p.ldb + j0, width, out + (i - k0) * width);
       }
     }
   });

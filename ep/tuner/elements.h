@@ -11,6 +11,10 @@ namespace tunableop {
 // Element `index` of an array of `type`.
 double LoadElement(const void* data, DataType type, int64_t index) noexcept;
 
+// Elements [begin, begin + count) of such an array into out.
+void LoadElements(const void* data, DataType type, int64_t begin, int64_t count,
+                  double* out) noexcept;
+
 // op(A[batch])[row, 0..k) into out[0..k).
 void LoadRowOfA(const Problem& problem, const Operands& operands, int64_t batch, int64_t row,
                 double* out) noexcept;

@@ -7,16 +7,7 @@
 
 #include "tuner/elements.h"
 #include "tuner/float_mode.h"
-
-// The inner loops in versions for the processors that matter. Not under a sanitizer: its run-time
-// is not ready when the loader picks a version.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-#define TUNABLEOP_VERSIONS \
-  __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
-#else
-#define TUNABLEOP_VERSIONS
-#endif
+#include "tuner/versions.h"
 
 namespace tunableop {
 namespace {

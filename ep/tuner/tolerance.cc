@@ -54,6 +54,15 @@ double Tolerance::Of(double exact, double magnitude) const noexcept {
   return std::abs(exact) + tolerance >= largest_result_ ? kInfinity : tolerance;
 }
 
+double Tolerance::Between(double trusted, double magnitude) const noexcept {
+  // Either is within its tolerance of the exact value, so that this exceeds the trusted one by that
+  // tolerance at most; 1.01 is more than 1 / (1 - output_) in any type. Gelu's own error is
+  // relative to what went in, of which only the magnitude is known.
+  const double size = gelu_ ? std::max(std::abs(trusted), std::min(magnitude, 1e300))
+                            : 1.01 * (std::abs(trusted) + relative_ * magnitude + smallest_);
+  return 2.0 * Of(std::isfinite(size) ? size : 0.0, magnitude);
+}
+
 double Tolerance::Error(double expected, double tolerance, double got) const noexcept {
   if (std::isinf(tolerance)) return 0.0;
   if (std::isnan(expected)) {

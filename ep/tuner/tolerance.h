@@ -38,8 +38,13 @@ class Tolerance {
   // other is. `expected` is after the epilogue.
   double Error(double expected, double tolerance, double got) const noexcept;
 
-  // The factor of the magnitude alone.
+  // How far two right answers may be apart, one of which is `trusted`, after the epilogue.
+  // `magnitude`: a bound of S. Grows with both.
+  double Between(double trusted, double magnitude) const noexcept;
+
+  // The factor of the magnitude alone, and that of the value.
   double relative() const noexcept { return relative_; }
+  double output() const noexcept { return output_; }
 
   // How operands count in a magnitude.
   Subnormals subnormals() const noexcept { return {smallest_operand_, 1.0 / relative_}; }

@@ -1,15 +1,32 @@
 #include "tuner/verifier.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
+#include <limits>
 
 #include "tuner/elements.h"
 #include "tuner/float_mode.h"
+#include "tuner/row_runs.h"
+#include "tuner/versions.h"
 
 namespace tunableop {
 namespace {
+
+// How many of `count` elements are farther apart than relative * columns + output * |trusted|.
+TUNABLEOP_VERSIONS
+int64_t CountFar(const double* got, const double* trusted, const double* columns, int64_t count,
+                 double relative, double output) noexcept {
+  constexpr double kLargest = std::numeric_limits<double>::max();
+  int64_t far = 0;  // no early exit: vectorises. NaN and infinity count as far.
+  for (int64_t j = 0; j < count; ++j) {
+    const double bound = relative * columns[j] + output * std::abs(trusted[j]);
+    const double difference = std::abs(got[j] - trusted[j]);
+    far += difference <= std::min(bound, kLargest) ? 0 : 1;
+  }
+  return far;
+}
 
 std::string Number(double value) {
   char text[32];
@@ -87,66 +104,77 @@ Verifier::Verdict Verifier::CompareWithTrusted(const Scratch& scratch) {
   if (norms_.columns.empty()) {
     norms_ = Reference::ComputeNorms(p, operands_, executor_, 3.0 * budget_);
   }
+  const RowRuns runs(p);
+  std::vector<Worst> found(runs.count());
+  runs.ForEach(executor_, [&](size_t run, int64_t begin, int64_t end) {
+    const KeepSubnormals mode;
+    for (int64_t row = begin; row < end; ++row) CompareRow(scratch, row, found[run]);
+  });
+  Worst worst;
+  for (const Worst& one : found) {  // in order: the same one whoever computed it
+    if (one.error > worst.error) worst = one;
+  }
+  Verdict verdict{worst.error <= 1.0, worst.error, {}};
+  if (!verdict.right) {
+    verdict.reason = "wrong answer: " + Describe({worst.row / p.m, worst.row % p.m, worst.column}) +
+                     ": got " + Number(worst.got) + ", " + trusted_name_ + " (verified) got " +
+                     Number(worst.trusted) + " (tolerance " + Short(worst.tolerance) + ")";
+  }
+  return verdict;
+}
+
+void Verifier::CompareRow(const Scratch& scratch, int64_t row, Worst& worst) const noexcept {
+  const Problem& p = problem_;
   const double alpha = std::abs(static_cast<double>(operands_.alpha));
   const double beta = std::abs(static_cast<double>(operands_.beta));
   const bool biased = p.epilogue == Epilogue::kBias || p.epilogue == Epilogue::kBiasRelu ||
                       p.epilogue == Epilogue::kBiasGelu;
-  Verdict worst;
-  for (int64_t b = 0; b < p.batch; ++b) {
-    const double* rows = norms_.rows.data() + (p.stride_a == 0 ? 0 : b * p.m);
-    const double* columns = norms_.columns.data() + (p.stride_b == 0 ? 0 : b * p.n);
-    for (int64_t i = 0; i < p.m; ++i) {
-      const int64_t at = b * p.stride_c + i * p.ldc;
-      const int64_t dense = (b * p.m + i) * p.n;
-      if (p.c_type == DataType::kFloat32 &&
-          RowIsClose(static_cast<const float*>(scratch.c()) + at,
-                     reinterpret_cast<const float*>(trusted_.data()) + dense, alpha * rows[i],
-                     columns)) {
-        continue;
-      }
-      for (int64_t j = 0; j < p.n; ++j) {
-        const double got = LoadElement(scratch.c(), p.c_type, at + j);
-        const double trusted = LoadElement(trusted_.data(), p.c_type, dense + j);
-        const double product = rows[i] * columns[j];
-        double magnitude = alpha == 0.0 ? 0.0 : alpha * product;
-        if (beta != 0.0) {
-          magnitude += beta * std::abs(LoadElement(operands_.c, p.c_type, at + j));
-        }
-        if (biased) magnitude += std::abs(LoadElement(operands_.bias, p.c_type, j));
-        if (std::isinf(tolerance_.Of(0.0, product))) continue;  // may overflow, or not
-        if (alpha == 0.0 && !std::isfinite(product)) continue;  // 0 * NaN, or left out
-        // Infinity or NaN is a matter of the order of summing (see Tolerance::Error).
-        if (!std::isfinite(trusted) && !std::isfinite(got)) continue;
-        // Activation or not, the values differ as before it, by the steepest slope at most, which
-        // the tolerance contains; gelu's own error is relative to what went in.
-        const double size = std::max(std::abs(trusted), std::min(magnitude, 1e300));
-        const double tolerance = 2.0 * tolerance_.Of(std::isfinite(size) ? size : 0.0, magnitude);
-        double error = tolerance_.Error(trusted, tolerance, got);
-        // relu and gelu may give NaN or 0 for NaN: whichever of the two was first.
-        if (std::isnan(got) && trusted == 0.0) error = tolerance_.Error(got, tolerance, trusted);
-        if (error <= worst.error) continue;
-        worst.error = error;
-        if (error <= 1.0) continue;
-        worst.right = false;
-        worst.reason = "wrong answer: " + Describe({b, i, j}) + ": got " + Number(got) + ", " +
-                       trusted_name_ + " (verified) got " + Number(trusted) + " (tolerance " +
-                       Short(tolerance) + ")";
-      }
-    }
+  const int64_t b = row / p.m;
+  const int64_t i = row % p.m;
+  const double norm = norms_.rows[static_cast<size_t>(p.stride_a == 0 ? i : row)];
+  const double* columns = norms_.columns.data() + (p.stride_b == 0 ? 0 : b * p.n);
+  const int64_t at = b * p.stride_c + i * p.ldc;
+  const int64_t dense = row * p.n;
+  if (RowIsClose(scratch.c(), at, dense, alpha * norm, columns)) return;
+  for (int64_t j = 0; j < p.n; ++j) {
+    const double got = LoadElement(scratch.c(), p.c_type, at + j);
+    const double trusted = LoadElement(trusted_.data(), p.c_type, dense + j);
+    const double product = norm * columns[j];
+    double magnitude = alpha == 0.0 ? 0.0 : alpha * product;
+    if (beta != 0.0) magnitude += beta * std::abs(LoadElement(operands_.c, p.c_type, at + j));
+    if (biased) magnitude += std::abs(LoadElement(operands_.bias, p.c_type, j));
+    if (std::isinf(tolerance_.Of(0.0, product))) continue;  // may overflow, or not
+    if (alpha == 0.0 && !std::isfinite(product)) continue;  // 0 * NaN, or left out
+    // Infinity or NaN is a matter of the order of summing (see Tolerance::Error).
+    if (!std::isfinite(trusted) && !std::isfinite(got)) continue;
+    // Activation or not, the values differ as before it, by the steepest slope at most, which the
+    // tolerance contains. One of two close to the largest number may have become infinite.
+    const double tolerance = tolerance_.Between(std::isinf(trusted) ? got : trusted, magnitude);
+    double error = tolerance_.Error(trusted, tolerance, got);
+    // relu and gelu may give NaN or 0 for NaN: whichever of the two was first.
+    if (std::isnan(got) && trusted == 0.0) error = tolerance_.Error(got, tolerance, trusted);
+    if (error > worst.error) worst = {error, row, j, got, trusted, tolerance};
   }
-  return worst;
 }
 
-bool Verifier::RowIsClose(const float* got, const float* trusted, double row_factor,
+bool Verifier::RowIsClose(const void* c, int64_t at, int64_t dense, double row_factor,
                           const double* columns) const noexcept {
-  const double relative = 2.0 * tolerance_.relative();
-  int64_t far = 0;  // no early exit: vectorises. NaN counts as far.
-  for (int64_t j = 0; j < problem_.n; ++j) {
-    const double difference =
-        std::abs(static_cast<double>(got[j]) - static_cast<double>(trusted[j]));
-    far += difference <= relative * row_factor * columns[j] ? 0 : 1;
+  constexpr int64_t kPiece = 256;  // both fit the first-level cache
+  std::array<double, kPiece> got;
+  std::array<double, kPiece> trusted;
+  const double relative = 2.0 * tolerance_.relative() * row_factor;
+  // Where C has few bits, an ulp of it is more than all that sums may differ by.
+  const double output = 2.0 * tolerance_.output();
+  const DataType type = problem_.c_type;
+  for (int64_t begin = 0; begin < problem_.n; begin += kPiece) {
+    const int64_t count = std::min(kPiece, problem_.n - begin);
+    LoadElements(c, type, at + begin, count, got.data());
+    LoadElements(trusted_.data(), type, dense + begin, count, trusted.data());
+    if (CountFar(got.data(), trusted.data(), columns + begin, count, relative, output) != 0) {
+      return false;
+    }
   }
-  return far == 0;
+  return true;
 }
 
 }  // namespace tunableop

@@ -57,9 +57,21 @@ class Verifier {
   Verdict Check(Scratch& scratch, const std::string& name);
 
  private:
+  // An element that is as far off as any, relative to its tolerance.
+  struct Worst {
+    double error = 0.0;
+    int64_t row = 0;  // of all batch items
+    int64_t column = 0;
+    double got = 0.0;
+    double trusted = 0.0;
+    double tolerance = 0.0;
+  };
+
   Verdict CompareWithTrusted(const Scratch& scratch);
-  // True when a row is so close that its bias, beta and magnitude need not be looked at. fp32 only.
-  bool RowIsClose(const float* got, const float* trusted, double row_factor,
+  void CompareRow(const Scratch& scratch, int64_t row, Worst& worst) const noexcept;
+  // True when a row is so close that its bias, beta and magnitude need not be looked at. At `at` in
+  // C and `dense` in trusted_.
+  bool RowIsClose(const void* c, int64_t at, int64_t dense, double row_factor,
                   const double* columns) const noexcept;
   std::string Describe(const Place& place) const;
 
