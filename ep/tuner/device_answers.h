@@ -1,19 +1,16 @@
-// What a kernel left in a card's scratch: fetched to the host and checked there.
+// What a kernel left in a card's scratch: fetched to the host and judged there.
 #pragma once
 
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "gemm/backend.h"
 #include "gemm/executor.h"
 #include "gemm/problem.h"
 #include "gemm/status.h"
-#include "tuner/device_operands.h"
 #include "tuner/device_stream.h"
-#include "tuner/scratch.h"
+#include "tuner/host_copies.h"
 #include "tuner/verifier.h"
 
 namespace tunableop {
@@ -21,48 +18,60 @@ namespace tunableop {
 // Used by the one thread that measures.
 class DeviceAnswers {
  public:
-  // `problem`, `operands` (the card's), `host` and `stream` must outlive this. `reference_budget`:
-  // multiplications (tuner/reference.h). At most `max_bytes` of the card's memory and of the host's
-  // are taken, each. Without `verify` nothing is copied to the host, and Check is not to be called.
-  // kOutOfMemory, of either.
-  static Result<std::unique_ptr<DeviceAnswers>> Create(const Problem& problem,
-                                                       const Operands& operands,
-                                                       MeasuringStream& stream, Executor& host,
-                                                       double reference_budget, size_t max_bytes,
-                                                       bool verify);
-  ~DeviceAnswers();
+  struct Setting {
+    const Problem& problem;
+    const Operands& operands;  // the card's
+    MeasuringStream& stream;
+    Executor& host;
+    double budget;     // multiplications for the reference (tuner/reference.h)
+    size_t max_bytes;  // of the card's memory, and of the host's
+    bool verify;       // false: nothing is copied to the host, and Check is not to be called
+  };
+
+  // Everything is checked, as on a CPU (verifier.h): C whole, against copies of all operands.
+  // Where there is room for it, no more than that is done. What Setting refers to must outlive
+  // this. kOutOfMemory, of the card or the host.
+  static Result<std::unique_ptr<DeviceAnswers>> CreateWhole(const Setting& setting);
+  // Only some rows, in some columns, of the first and the last batch item: for matrices too large
+  // to be fetched. And the margins around C, but not the gaps in it. `most_copies`: from the card,
+  // one for each row or piece of a row.
+  static Result<std::unique_ptr<DeviceAnswers>> CreateSampled(const Setting& setting,
+                                                              int64_t most_copies);
+  virtual ~DeviceAnswers() = default;
   DeviceAnswers(const DeviceAnswers&) = delete;
   DeviceAnswers& operator=(const DeviceAnswers&) = delete;
 
+  // What CreateWhole takes of the host's memory.
+  static size_t HostBytesOfWhole(const Setting& setting);
+
   // What a kernel takes for C, on the card.
   void* c() const noexcept { return c_; }
-  // Copies of the operands.
-  const DeviceOperands& copies() const noexcept { return copies_; }
+  // B on the host; null: it was not copied.
+  const void* b_on_host() const noexcept { return b_on_host_; }
+  // What is taken of the card's memory and of the host's.
   size_t card_bytes() const noexcept { return card_bytes_; }
+  size_t host_bytes() const noexcept { return host_bytes_; }
+  // "", or what was checked if not all.
+  const std::string& note() const noexcept { return note_; }
 
   // Queues what makes C ready for a run that will be checked: poison, or where beta reads C, its
   // values.
-  Status Prepare();
-  // Fetches and judges what a run after Prepare left (verifier.h). Waits for it. An error is the
-  // card's.
-  Result<Verifier::Verdict> Check(const std::string& name);
+  virtual Status Prepare() = 0;
+  // Fetches and judges what a run after Prepare left. Waits for it. An error is the card's.
+  virtual Result<Verifier::Verdict> Check(const std::string& name) = 0;
+  // The operands are no longer what answers are checked against.
+  bool OperandsChanged() const { return copies_.Changed(stream_); }
 
- private:
+ protected:
   explicit DeviceAnswers(MeasuringStream& stream) : stream_(stream) {}
-  Status AllocateOnCard(size_t size, size_t max_bytes);
-  // Page-locked if possible.
-  Result<void*> AllocateImage(size_t size);
 
   MeasuringStream& stream_;
-  DeviceOperands copies_;
-  void* scratch_ = nullptr;   // on the card
-  void* template_ = nullptr;  // on the card: what the scratch is before a run. Null: no memory
+  HostCopies copies_;
   void* c_ = nullptr;
+  const void* b_on_host_ = nullptr;
   size_t card_bytes_ = 0;
-  size_t image_bytes_ = 0;
-  std::unique_ptr<char[]> pageable_;  // of the image, where there is no page-locked memory
-  std::optional<Scratch> image_;
-  std::optional<Verifier> verifier_;
+  size_t host_bytes_ = 0;
+  std::string note_;
 };
 
 }  // namespace tunableop

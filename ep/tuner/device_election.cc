@@ -12,8 +12,14 @@ namespace tunableop {
 namespace {
 
 constexpr size_t kMostLanes = 8;
-constexpr double kCheckingShare = 0.6;  // of the budget, until which more finalists are checked
-constexpr double kRaceShare = 0.85;     // and until which they race
+constexpr double kRounds = 24.0;  // of the race, that there should be time for: its first look
+
+// Of the budget, until which more finalists are checked, and until which they race. Candidates may
+// be many with CandidateScope::kAll: then the search has more of it.
+double CheckingShare(const TunerOptions& options) {
+  return options.candidates == CandidateScope::kAll ? 0.8 : 0.7;
+}
+constexpr double kRaceShare = 0.88;
 
 }  // namespace
 
@@ -37,7 +43,7 @@ std::vector<size_t> DeviceTuning::ChooseFinalists() {
     if (racing.size() == kMostLanes || Ended()) break;
     Contender& contender = contenders()[i];
     if (!contender.right) {
-      if (sampler_.OutOfTime() || (challenged && Late(kCheckingShare))) break;
+      if (sampler_.OutOfTime() || (challenged && Late(CheckingShare(options_)))) break;
       double ms = 0.0;
       if (!RunAndCheck(contender, ms)) continue;
     }
@@ -78,7 +84,23 @@ void DeviceTuning::CheckWinner(const std::vector<size_t>& racing, Election& elec
   }
 }
 
+void DeviceTuning::FitToTime(std::vector<size_t>& racing) const {
+  const double left_ms = kRaceShare * options_.max_tuning_ms - SpentMs();
+  double round_ms = 0.0;
+  for (size_t i = 0; i < racing.size(); ++i) {
+    const double best = BestSample(field_.contenders[racing[i]]);
+    round_ms += sample_ms_ * std::max(1.0, best / base_ms_);
+    // One challenger at least, beside those that race whatever they take.
+    const bool must = i <= 1 || racing[i] == 0 || (i == 2 && racing[1] == 0);
+    if (!must && round_ms * kRounds > left_ms) {
+      racing.resize(i);
+      return;
+    }
+  }
+}
+
 Result<TuneResult> DeviceTuning::HoldRace(std::vector<size_t> racing) {
+  FitToTime(racing);
   const Contender& front = contenders()[racing.front()];
   const bool to_beat = front.index == field_.incumbent || front.index == 0;
   std::vector<Lane> lanes(racing.size());
@@ -94,7 +116,9 @@ Result<TuneResult> DeviceTuning::HoldRace(std::vector<size_t> racing) {
     // C is added to itself in every call: starting afresh keeps it from growing without bound.
     options.before_round = [this] { Expect(answers_->Prepare()); };
   }
+  sampler_.SetDeadline(DeadlineAt(kRaceShare));
   Election election = RunRace(lanes, to_beat ? 0 : kNoLane, options, sampler_);
+  sampler_.SetDeadline(DeadlineAt(1.0));
   RejectFailed(racing, lanes);
   if (Ended()) return Unmeasured("given up");
   if (racing.size() == 1 && to_beat) {
@@ -112,7 +136,8 @@ Result<TuneResult> DeviceTuning::HoldRace(std::vector<size_t> racing) {
     contenders()[racing[i]].samples = std::move(lanes[i].ms);
     contenders()[racing[i]].raced = true;
   }
-  CheckWinner(racing, election);
+  if (to_beat) CheckOtherCaches(racing, election);
+  if (!Ended()) CheckWinner(racing, election);
   if (Ended()) return Unmeasured("given up");
   if (election.winner == kNoLane) return NobodyIsRight();
   const Contender& winner = contenders()[racing[election.winner]];

@@ -30,7 +30,7 @@ Status DeviceTuning::NobodyIsRight() const {
 
 void DeviceTuning::DenyTheWrong() {
   if (!options_.remember_wrong || sampler_.stopped()) return;
-  changed_ = answers_->copies().Changed(*stream_);
+  changed_ = answers_->OperandsChanged();
   if (changed_) return;
   for (const Field::Wrong& wrong : field_.wrong) {
     const Contender& contender = field_.contenders[wrong.index];
@@ -67,6 +67,7 @@ TuneResult DeviceTuning::Finish(const Contender& winner, double winner_ms, std::
   result.winner_ms = winner_ms;
   result.error = winner.error;
   result.why = std::move(why);
+  if (answers_ != nullptr && !answers_->note().empty()) result.why += "; " + answers_->note();
   result.budget_ms = unraced_ ? options_.max_tuning_ms : 0.0;
   const Contender& first = contenders().front();
   result.default_candidate = first.candidate;

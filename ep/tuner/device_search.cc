@@ -11,9 +11,26 @@
 namespace tunableop {
 namespace {
 
-constexpr double kListShare = 0.35;  // of the budget, until which listed candidates are probed
-constexpr double kLongCall = 0.02;   // of the budget: one sample of such a call says enough
+constexpr double kLongCall = 0.02;  // of the budget: one sample of such a call says enough
 constexpr int kMostProbes = 3;
+
+// Of one search. The shares are of the budget, until which something goes on.
+struct Search {
+  double list_share;
+  double random_share;
+  double share;  // all of it
+  size_t draws;  // of each library, at random, `batch` at a time
+  size_t batch;
+  size_t neighbours;  // in a round
+  int rounds;
+};
+
+constexpr Search kQuick = {0.45, 0.5, 0.58, 32, 8, 16, 3};
+constexpr Search kThorough = {0.4, 0.6, 0.75, 4096, 64, 64, 16};
+
+const Search& SearchOf(const TunerOptions& options) {
+  return options.candidates == CandidateScope::kAll ? kThorough : kQuick;
+}
 
 }  // namespace
 
@@ -58,7 +75,8 @@ std::string DeviceTuning::WhyNot(const Contender& contender) {
            std::to_string(stream_->workspace_bytes());
   }
   if (contender.plan->needs_transposed_b() && writing_.b_transposed == nullptr) {
-    return "needs a transposed copy of B";
+    if (!no_transposed_b_) no_transposed_b_ = MakeTransposedB();
+    if (!no_transposed_b_->empty()) return "needs a transposed copy of B: " + *no_transposed_b_;
   }
   return {};
 }
@@ -76,7 +94,7 @@ bool DeviceTuning::RunAndCheck(Contender& contender, double& ms) {
     if (!verdict.ok()) return Expect(verdict.TakeStatus());
     contender.error = std::max(contender.error, verdict.value().error);
     if (!verdict.value().right) {
-      if (answers_->copies().Changed(*stream_)) {
+      if (answers_->OperandsChanged()) {
         changed_ = true;
         sampler_.Stop();  // whoever is right now is so by luck
       } else {
@@ -100,8 +118,10 @@ bool DeviceTuning::Probe(Contender& contender, double limit_ms) {
   }
   for (int i = 0; i < kMostProbes && !sampler_.OutOfTime(); ++i) {
     double ms = -1.0;
+    const int64_t begin = sampler_.Now();
     if (!Accept(contender, sampler_.Take(CallOf(contender, caches_), 1, 0.0, ms))) return false;
     if (ms < 0.0) break;
+    if (base_ms_ == 0.0) sample_ms_ = static_cast<double>(sampler_.Now() - begin) * 1e-6;
     contender.samples.push_back(ms);
     // Far from the limit: not chance. Once more otherwise.
     if (ms > 2.0 * limit_ms || ms > kLongCall * options_.max_tuning_ms) break;
@@ -110,10 +130,10 @@ bool DeviceTuning::Probe(Contender& contender, double limit_ms) {
 }
 
 void DeviceTuning::ProbeListed() {
-  for (size_t i = 1; i < contenders().size(); ++i) {
+  for (size_t i = 0; i < contenders().size(); ++i) {
     Contender& contender = contenders()[i];
-    if (!contender.samples.empty() || field_.IsRejected(contender.candidate)) continue;
-    if (Late(kListShare)) {
+    if (contender.returned || field_.IsRejected(contender.candidate)) continue;
+    if (Late(SearchOf(options_).list_share)) {
       unraced_ = true;  // unless somebody does race
       return;
     }
@@ -126,6 +146,88 @@ void DeviceTuning::ProbeListed() {
   }
 }
 
-void DeviceTuning::Explore(Backends /*backends*/) {}
+std::vector<TimedCandidate> DeviceTuning::Known(std::string_view library, bool timed) const {
+  std::vector<TimedCandidate> known;
+  for (const Contender& contender : field_.contenders) {
+    if (contender.candidate.library != library) continue;
+    const bool counts =
+        timed && !contender.samples.empty() && !field_.IsRejected(contender.candidate);
+    known.push_back({contender.candidate, counts ? BestSample(contender) : 0.0});
+  }
+  for (const Candidate& candidate : refused_) {
+    if (candidate.library == library) known.push_back({candidate, 0.0});
+  }
+  for (const Rejection& rejection : field_.rejected) {
+    if (rejection.candidate.library == library) known.push_back({rejection.candidate, 0.0});
+  }
+  return known;
+}
+
+bool DeviceTuning::ProbeMore(const std::shared_ptr<const Backend>& backend,
+                             const std::vector<Candidate>& candidates, double share) {
+  const size_t first = contenders().size();
+  for (const Candidate& candidate : candidates) {
+    if (Late(share)) break;
+    if (!AddContender(field_, problem_, backend, candidate, options_).empty()) {
+      refused_.push_back(candidate);
+    }
+  }
+  KeepJournal();
+  for (size_t i = first; i < contenders().size(); ++i) {
+    if (Late(share)) return false;
+    Contender& contender = contenders()[i];
+    if (std::string reason = WhyNot(contender); !reason.empty()) {
+      field_.Reject(contender, std::move(reason));
+      continue;
+    }
+    Probe(contender, kProbeLimit * base_ms_);
+    if (Ended()) return false;
+  }
+  return !Late(share);
+}
+
+double DeviceTuning::BestOf(std::string_view library) const {
+  double best = HUGE_VAL;
+  for (const TimedCandidate& known : Known(library, true)) {
+    if (known.ms > 0.0) best = std::min(best, known.ms);
+  }
+  return best;
+}
+
+void DeviceTuning::Explore(Backends backends) {
+  const Search search = SearchOf(options_);
+  const uint64_t seed = Hash(problem_);
+  // At random first, each library in its turn, until none has more.
+  bool more = true;
+  for (size_t draw = 0; more && draw < search.draws; draw += search.batch) {
+    more = false;
+    for (const std::shared_ptr<const Backend>& backend : backends) {
+      if (backend == nullptr) continue;
+      if (Late(search.random_share)) break;
+      const std::vector<Candidate> found =
+          backend->Explore(problem_, Known(backend->library(), false), seed + draw, search.batch);
+      more = more || !found.empty();
+      ProbeMore(backend, found, search.random_share);
+      if (Ended()) return;
+    }
+  }
+  // Then around the best, as long as that helps.
+  for (const std::shared_ptr<const Backend>& backend : backends) {
+    if (backend == nullptr) continue;
+    double best = BestOf(backend->library());
+    for (int round = 0; round < search.rounds && best < HUGE_VAL; ++round) {
+      if (Late(search.share)) return;
+      const std::vector<Candidate> found =
+          backend->Explore(problem_, Known(backend->library(), true),
+                           seed + static_cast<uint64_t>(round), search.neighbours);
+      if (found.empty()) break;
+      ProbeMore(backend, found, search.share);
+      if (Ended()) return;
+      const double now = BestOf(backend->library());
+      if (now >= best) break;
+      best = now;
+    }
+  }
+}
 
 }  // namespace tunableop

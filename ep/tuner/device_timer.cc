@@ -74,6 +74,11 @@ Status DeviceTimer::First(const Call& call, double& ms) {
   return Between(0, 1, ms);
 }
 
+Status DeviceTimer::FillMs(double& ms) {
+  TUNABLEOP_RETURN_IF_ERROR(Fill(1));
+  return First([this] { return Fill(1); }, ms);
+}
+
 Status DeviceTimer::Measure(const Call& call, int calls, double expected_ms, Caches caches,
                             double& ms) {
   const bool cold = caches == Caches::kCold && can_be_cold_;

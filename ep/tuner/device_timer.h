@@ -35,10 +35,14 @@ class DeviceTimer {
   static Result<std::unique_ptr<DeviceTimer>> Create(MeasuringStream& stream, size_t most_bytes);
 
   bool CanBeCold() const noexcept { return can_be_cold_; }
+  size_t bytes() const noexcept { return buffer_bytes_; }
 
   // The mean milliseconds of a call, over at least `calls`, or as many as `expected_ms` asks for
   // (0: not known). Waits for them. The error of a call, or of what was queued.
   Status Measure(const Call& call, int calls, double expected_ms, Caches caches, double& ms);
+
+  // Of overwriting the caches once, from then on: what they hold twice over.
+  Status FillMs(double& ms);
 
   // One call as it comes: too long by the launch, and by whatever it does at its first time.
   Status First(const Call& call, double& ms);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "tuner/operand_ranges.h"
 #include "tuner/preconditions.h"
 #include "tuner/statistics.h"
 #include "tuner/trial.h"
@@ -12,16 +13,20 @@ namespace tunableop {
 namespace {
 
 constexpr double kMultiplicationsPerMs = 1e5;  // for the reference, of each ms of the budget: 10 %
-constexpr double kBytesPerMs = 256
-                               << 10;  // of C, for each ms of the budget: checking takes time too
+// For each ms of the budget: of a C that is checked whole, with one of up to four threads of the
+// host, and of operands that are fetched whole. Of larger ones, samples are.
+constexpr double kBytesOfCPerMs = 256 << 10;
+constexpr double kOperandBytesPerMs = 1 << 20;
+constexpr double kMostThreads = 4.0;
+constexpr double kCopiesPerMs = 50.0;  // of single pieces: 10 %
 
-int64_t Deadline(int64_t start, const TunerOptions& options) {
-  return start + static_cast<int64_t>(std::clamp(options.max_tuning_ms, 0.0, 1e9) * 1e6);
-}
-
-double BytesOfC(const Problem& p) {
-  return static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.batch) *
-         static_cast<double>(SizeOf(p.c_type));
+bool PaysForWhole(const DeviceAnswers::Setting& setting, double budget_ms) {
+  if (!setting.verify) return true;
+  const size_t whole = DeviceAnswers::HostBytesOfWhole(setting);
+  const double c = static_cast<double>(RangesOf(setting.problem, setting.operands).c.bytes);
+  const double threads = std::min<double>(kMostThreads, setting.host.threads());
+  return whole <= setting.max_bytes && c <= kBytesOfCPerMs * threads * budget_ms &&
+         static_cast<double>(whole) - c <= kOperandBytesPerMs * budget_ms;
 }
 
 }  // namespace
@@ -35,7 +40,7 @@ DeviceTuning::DeviceTuning(const Problem& problem, const Operands& operands,
       options_(options),
       sampler_(options.now ? options.now : NowFn(&SteadyNow), options.journal, options.pacer),
       start_(sampler_.Now()) {
-  sampler_.SetDeadline(Deadline(start_, options_));
+  sampler_.SetDeadline(DeadlineAt(1.0));
 }
 
 Result<TuneResult> DeviceTuning::Run(Backends backends) {
@@ -47,7 +52,7 @@ Result<TuneResult> DeviceTuning::Run(Backends backends) {
   if (sampler_.cancelled()) {
     return Status(StatusCode::kCancelled, ToString(problem_) + ": measuring was given up");
   }
-  if (answers_ != nullptr && !changed_) changed_ = answers_->copies().Changed(*stream_);
+  if (answers_ != nullptr && !changed_) changed_ = answers_->OperandsChanged();
   if (changed_) return Unmeasured("the operands changed while measuring");
   return result;
 }
@@ -70,13 +75,6 @@ Result<TuneResult> DeviceTuning::RunToEnd(Backends backends) {
   const Contender& incumbent = contenders()[field_.incumbent];
   const std::string name = field_.NameOf(incumbent);
   if (std::optional<std::string> why = WhyUnmeasured()) return Keep(incumbent, name + *why);
-  if (options_.verify && BytesOfC(problem_) > kBytesPerMs * options_.max_tuning_ms) {
-    unraced_ = true;
-    return Keep(incumbent,
-                name + ", unmeasured: a budget of " + Milliseconds(options_.max_tuning_ms) +
-                    " does not pay for checking a C of " +
-                    std::to_string(static_cast<int64_t>(BytesOfC(problem_)) >> 10) + " KiB");
-  }
   if (!sampler_.WaitForTurn()) return Unmeasured("measuring was given up");
   // What is waited for here is the session's work, and costs none of the budget.
   const int64_t begin = sampler_.Now();
@@ -89,11 +87,9 @@ Result<TuneResult> DeviceTuning::RunToEnd(Backends backends) {
   if (!ready.ok()) return Unmeasured(std::string(ready.message()));
   if (Status status = SetUp(); !status.ok()) {
     const std::string reason(status.message());
-    if (session_.device().lost() || stream_ == nullptr || !stream_->hung()) {
-      if (session_.device().lost()) fatal_ = std::move(status);
-      return Unmeasured(reason);
+    if (session_.device().lost() || (stream_ != nullptr && stream_->hung())) {
+      fatal_ = std::move(status);
     }
-    fatal_ = std::move(status);
     return Unmeasured(reason);
   }
   return Measure(backends);
@@ -104,11 +100,21 @@ Status DeviceTuning::SetUp() {
       MeasuringStream::Create(session_, options_.now, options_.hang_ms);
   if (!stream.ok()) return stream.TakeStatus();
   stream_ = std::move(stream.value());
+  const double threads = std::clamp<double>(host_.threads(), 1.0, 16.0);
   const double multiplications =
-      std::clamp(options_.max_tuning_ms * kMultiplicationsPerMs, 2e5, 1.6e7);
+      threads * std::clamp(options_.max_tuning_ms * kMultiplicationsPerMs, 2e5, 1.6e7);
+  const DeviceAnswers::Setting setting = {
+      problem_,       operands_, *stream_, host_, multiplications, options_.max_scratch_bytes,
+      options_.verify};
+  const auto copies =
+      static_cast<int64_t>(std::clamp(options_.max_tuning_ms, 1.0, 1e4) * kCopiesPerMs);
   Result<std::unique_ptr<DeviceAnswers>> answers =
-      DeviceAnswers::Create(problem_, operands_, *stream_, host_, multiplications,
-                            options_.max_scratch_bytes, options_.verify);
+      PaysForWhole(setting, options_.max_tuning_ms) ? DeviceAnswers::CreateWhole(setting)
+                                                    : DeviceAnswers::CreateSampled(setting, copies);
+  if (!answers.ok() && answers.status().code() == StatusCode::kOutOfMemory && options_.verify &&
+      !stream_->broken()) {
+    answers = DeviceAnswers::CreateSampled(setting, copies);  // which takes less
+  }
   if (!answers.ok()) return answers.TakeStatus();
   answers_ = std::move(answers.value());
   writing_ = operands_;
@@ -121,10 +127,16 @@ Status DeviceTuning::SetUp() {
   return Status::Ok();
 }
 
-Result<TuneResult> DeviceTuning::Measure(Backends backends) {
+void DeviceTuning::KeepJournal() {
+  if (options_.journal == nullptr) return;
   std::vector<Candidate> candidates;
   for (const Contender& contender : contenders()) candidates.push_back(contender.candidate);
+  journal_.reset();
   journal_.emplace(options_.journal, problem_, candidates);
+}
+
+Result<TuneResult> DeviceTuning::Measure(Backends backends) {
+  KeepJournal();
   base_ = FindBase();
   if (Ended()) return Unmeasured("given up");
   if (base_ == kNoLane) return NobodyIsRight();

@@ -2,6 +2,7 @@
 // TuneOnDevice().
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -38,6 +39,10 @@ class DeviceTuning {
   using Backends = std::span<const std::shared_ptr<const Backend>>;
 
   double SpentMs() const { return static_cast<double>(sampler_.Now() - start_) * 1e-6; }
+  int64_t DeadlineAt(double share) const {
+    return start_ +
+           static_cast<int64_t>(share * std::clamp(options_.max_tuning_ms, 0.0, 1e9) * 1e6);
+  }
   bool Late(double share) const {
     return sampler_.OutOfTime() || SpentMs() > share * options_.max_tuning_ms;
   }
@@ -49,21 +54,25 @@ class DeviceTuning {
   Result<TuneResult> RunToEnd(Backends backends);
   std::optional<std::string> WhyUnmeasured() const;
   Status SetUp();
-  // B once more, transposed. Why not; empty: it is there.
+  // device_transposed.cc: B once more, in writing_. Why not; empty: it is there.
   std::string MakeTransposedB();
+  std::string TransposeOnHost(void* out, size_t bytes);
+  // Tells it of the contenders so far.
+  void KeepJournal();
   Result<TuneResult> Measure(Backends backends);
   // The first that is right, in the order: incumbent, default, the rest. kNoLane: nobody.
   size_t FindBase();
-  Result<TuneResult> KeepUnraced(const Contender& contender, double ms);
 
   // device_search.cc: how fast the others are, before anything else is known of them.
   void ProbeListed();
   void Explore(Backends backends);
   // Those of `library`, with what they took, or all with 0.
   std::vector<TimedCandidate> Known(std::string_view library, bool timed) const;
-  // Prepares and probes them; false: there is no more time.
-  bool ProbeMore(const std::shared_ptr<const Backend>& backend, std::vector<Candidate> candidates,
-                 double share);
+  // Prepares and probes them until that share of the budget is spent; false: it is.
+  bool ProbeMore(const std::shared_ptr<const Backend>& backend,
+                 const std::vector<Candidate>& candidates, double share);
+  // The best probe; HUGE_VAL: there is none.
+  double BestOf(std::string_view library) const;
   // First call and samples; slower than `limit_ms`: out of the race, not rejected. False: rejected,
   // or stopped.
   bool Probe(Contender& contender, double limit_ms);
@@ -82,9 +91,13 @@ class DeviceTuning {
   std::vector<size_t> ChooseFinalists();
   Result<TuneResult> HoldRace(std::vector<size_t> racing);
   void RejectFailed(const std::vector<size_t>& racing, std::span<const Lane> lanes);
-  // Makes `election` one that holds in the other state of the caches too.
+  // As many lanes as there is time for some rounds of.
+  void FitToTime(std::vector<size_t>& racing) const;
+
+  // device_caches.cc: makes `election` one that holds in the other state of the caches too.
   void CheckOtherCaches(const std::vector<size_t>& racing, Election& election);
-  bool HoldsInOtherCaches(const Contender& winner, const Contender& base, double& loss);
+  // Why not; empty: it does.
+  std::string LosesInOtherCaches(const Contender& winner, const Contender& base);
   void CheckWinner(const std::vector<size_t>& racing, Election& election);
   size_t FirstRight(const std::vector<size_t>& racing) const;
 
@@ -110,6 +123,9 @@ class DeviceTuning {
   bool changed_ = false;            // the operands, while they were measured
   Status fatal_;                    // of the card, which ends everything
   std::vector<Candidate> refused_;  // found by exploring, and not prepared
+  // Why there is no transposed B; empty: there is; nothing: nobody has asked.
+  std::optional<std::string> no_transposed_b_;
+  double sample_ms_ = 0.0;  // wall clock of a sample of the base
 
   std::unique_ptr<MeasuringStream> stream_;
   std::unique_ptr<DeviceAnswers> answers_;

@@ -92,15 +92,19 @@ Scratch Scratch::Image(const Problem& problem, void* memory) {
   return scratch;
 }
 
+size_t Scratch::OffsetOfC(const Problem& problem) noexcept {
+  // As much aligned as the real C, and not more: it decides which kernels run, and how fast.
+  const size_t alignment = size_t{1} << problem.align_c;
+  const size_t shift =
+      problem.align_c < kMaxAlignmentLog2 ? std::max(SizeOf(problem.c_type), alignment) : 0;
+  return static_cast<size_t>(kMarginBytes) + shift;
+}
+
 void Scratch::LayOut(size_t bytes) noexcept {
   bytes_ = bytes;
   salt_ = NextSalt();
   const auto size = static_cast<int64_t>(SizeOf(problem_.c_type));
-  // As much aligned as the real C, and not more: it decides which kernels run, and how fast.
-  int64_t offset = kMarginBytes;
-  if (problem_.align_c < kMaxAlignmentLog2) {
-    offset += std::max<int64_t>(size, int64_t{1} << problem_.align_c);
-  }
+  const auto offset = static_cast<int64_t>(OffsetOfC(problem_));
   first_ = offset / size;
   elements_ = first_ + static_cast<int64_t>(Extent(problem_)) + kMarginBytes / size;
   c_ = static_cast<char*>(memory_.get()) + offset;

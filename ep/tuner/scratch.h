@@ -23,6 +23,8 @@ class Scratch {
   // aligned to 64, which must outlive this. It is copied in before each check, so nothing is
   // poisoned after one.
   static Scratch Image(const Problem& problem, void* memory);
+  // Bytes from memory() to c().
+  static size_t OffsetOfC(const Problem& problem) noexcept;
 
   // What a kernel takes for C.
   void* c() const noexcept { return c_; }

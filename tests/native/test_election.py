@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import tunableop_native_tests as native
-from tuning_helpers import kernel, tune
-
-
-def switches(elections: int, times: list[float], noise: float, **fields: Any) -> int:
-    """How often of `elections` the default lost."""
-    budget = fields.pop("budget", 3000.0)
-    count = 0
-    for election in range(elections):
-        kernels = [
-            kernel(f"k{i}", ms, noise=noise, seed=1000 * election + i, **fields) for i, ms in enumerate(times)
-        ]
-        count += tune(*kernels, max_tuning_ms=budget)["winner"].kernel != "k0"
-    return count
+from tuning_helpers import kernel, switches, tune
 
 
 @pytest.mark.parametrize(("noise", "spikes"), [(0.02, 0.0), (0.1, 0.1), (0.3, 0.0), (0.3, 0.05), (0.5, 0.05)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,41 @@ def tune(
         **options,
     )
     return result
+
+
+def tune_on_card(
+    *kernels: dict[str, Any],
+    problem: native.Problem = SMALL,
+    operands: dict[str, Any] | None = None,
+    libraries: list[list[dict[str, Any]]] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Tunes on a fake card (the first kernel is the default). An error is in it: status and message."""
+    result: dict[str, Any] = native.tune_on_card(
+        problem,
+        **(operands if operands is not None else make_operands(problem)),
+        libraries=libraries if libraries is not None else [list(kernels)],
+        **options,
+    )
+    return result
+
+
+def switches(
+    elections: int,
+    times: list[float],
+    noise: float,
+    budget: float = 3000.0,
+    tuner: Callable[..., dict[str, Any]] = tune,
+    **fields: Any,
+) -> int:
+    """How often of `elections` the default lost."""
+    count = 0
+    for election in range(elections):
+        kernels = [
+            kernel(f"k{i}", ms, noise=noise, seed=1000 * election + i, **fields) for i, ms in enumerate(times)
+        ]
+        count += tuner(*kernels, max_tuning_ms=budget)["winner"].kernel != "k0"
+    return count
 
 
 def pack_b(b: FloatArray) -> FloatArray:

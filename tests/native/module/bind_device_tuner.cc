@@ -120,7 +120,7 @@ struct OnCard {
 py::dict TuneOnCard(const Problem& problem, const Array& a, const Array& b, const Array& c,
                     const Array& bias, float alpha, float beta,
                     const std::vector<std::vector<py::dict>>& libraries, const py::dict& card_spec,
-                    size_t workspace_bytes, double prepare_ms, int threads,
+                    size_t workspace_bytes, double prepare_ms, bool transposes, int threads,
                     const std::optional<py::dict>& pacer, const py::kwargs& kwargs) {
   TunerOptions options = MakeOptions(kwargs);
   options.remember_wrong = kwargs.contains("remember_wrong") && options.remember_wrong;
@@ -143,8 +143,8 @@ py::dict TuneOnCard(const Problem& problem, const Array& a, const Array& b, cons
   for (const std::vector<py::dict>& specs : libraries) {
     std::vector<FakeCardKernel> kernels;
     for (const py::dict& spec : specs) kernels.push_back(ToCardKernel(spec));
-    fakes.push_back(std::make_shared<FakeCardBackend>("sim" + std::to_string(fakes.size()),
-                                                      std::move(kernels), card, prepare_ms));
+    fakes.push_back(std::make_shared<FakeCardBackend>(
+        "sim" + std::to_string(fakes.size()), std::move(kernels), card, prepare_ms, transposes));
   }
   const std::vector<std::shared_ptr<const Backend>> backends(fakes.begin(), fakes.end());
   options.now = [card] { return card->NowNs(); };
@@ -189,7 +189,8 @@ void BindDeviceTuner(py::module_& module) {
              py::arg("c") = py::none(), py::arg("bias") = py::none(), py::arg("alpha") = 1.0F,
              py::arg("beta") = 0.0F, py::kw_only(), py::arg("libraries"),
              py::arg("card") = py::dict(), py::arg("workspace_bytes") = size_t{1} << 20,
-             py::arg("prepare_ms") = 0.0, py::arg("threads") = 1, py::arg("pacer") = py::none(),
+             py::arg("prepare_ms") = 0.0, py::arg("transposes") = false, py::arg("threads") = 1,
+             py::arg("pacer") = py::none(),
              "Tunes on a fake card: a list of kernels (dicts) for each library. An error is "
              "returned (status, message), not raised.");
 }

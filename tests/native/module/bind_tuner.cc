@@ -17,6 +17,7 @@
 #include "tuner/cache_flush.h"
 #include "tuner/clock_probe.h"
 #include "tuner/deny_list.h"
+#include "tuner/elements.h"
 #include "tuner/statistics.h"
 #include "tuner/tuner.h"
 
@@ -174,6 +175,17 @@ void BindTuner(py::module_& module) {
     return all;
   });
   module.def("deny", &Deny, py::arg("candidate"), py::arg("identity"), py::arg("reason"));
+  module.def(
+      "load_elements",
+      [](const py::array& data, DataType type) {
+        if (static_cast<size_t>(data.itemsize()) != SizeOf(type)) {
+          throw py::value_error("the elements are of another size");
+        }
+        py::array_t<double> out(data.size());
+        LoadElements(data.data(), type, 0, data.size(), out.mutable_data());
+        return out;
+      },
+      py::arg("data"), py::arg("type"), "What the verifier reads of an array.");
   module.def("can_flush_caches", &CanFlushCaches);
   module.def("measure_clock_mhz", &MeasureClockMhz);
   module.def(

@@ -205,8 +205,12 @@ class FakeCardPlan final : public Plan {
 }  // namespace
 
 FakeCardBackend::FakeCardBackend(std::string library, std::vector<FakeCardKernel> kernels,
-                                 std::shared_ptr<const FakeCard> card, double prepare_ms)
-    : library_(std::move(library)), card_(std::move(card)), prepare_ms_(prepare_ms) {
+                                 std::shared_ptr<const FakeCard> card, double prepare_ms,
+                                 bool transposes)
+    : library_(std::move(library)),
+      card_(std::move(card)),
+      prepare_ms_(prepare_ms),
+      transposes_(transposes) {
   for (FakeCardKernel& kernel : kernels) {
     states_.push_back(std::make_shared<State>(std::move(kernel)));
   }
@@ -250,6 +254,21 @@ std::vector<Candidate> FakeCardBackend::Explore(const Problem& /*problem*/,
     found.push_back({library_, kernel.name, static_cast<int64_t>(i), kernel.workspace_bytes});
   }
   return found;
+}
+
+Status FakeCardBackend::TransposeB(const Problem& p, const void* b, void* out,
+                                   Executor& executor) const {
+  if (!transposes_) return Backend::TransposeB(p, b, out, executor);
+  const int64_t items = p.stride_b == 0 ? 1 : p.batch;
+  for (int64_t item = 0; item < items; ++item) {
+    for (int64_t j = 0; j < p.n; ++j) {
+      for (int64_t l = 0; l < p.k; ++l) {
+        const int64_t from = item * p.stride_b + (p.trans_b != 0 ? j * p.ldb + l : l * p.ldb + j);
+        Store(out, p.b_type, (item * p.n + j) * p.k + l, LoadElement(b, p.b_type, from));
+      }
+    }
+  }
+  return card_->Launch(executor.queue()->stream(), 0.01, 0.01, 0.0);
 }
 
 Result<std::unique_ptr<Plan>> FakeCardBackend::Prepare(const Problem& problem,

@@ -34,7 +34,7 @@ struct FakeCardKernel {
 class FakeCardBackend final : public Backend {
  public:
   FakeCardBackend(std::string library, std::vector<FakeCardKernel> kernels,
-                  std::shared_ptr<const FakeCard> card, double prepare_ms);
+                  std::shared_ptr<const FakeCard> card, double prepare_ms, bool transposes);
   ~FakeCardBackend() override;
 
   std::string_view library() const noexcept override { return library_; }
@@ -42,6 +42,8 @@ class FakeCardBackend final : public Backend {
   std::vector<Candidate> Candidates(const Problem& problem, CandidateScope scope) const override;
   std::vector<Candidate> Explore(const Problem& problem, std::span<const TimedCandidate> known,
                                  uint64_t seed, size_t count) const override;
+  Status TransposeB(const Problem& problem, const void* b, void* out,
+                    Executor& executor) const override;
   Result<std::unique_ptr<Plan>> Prepare(const Problem& problem,
                                         const Candidate& candidate) const override;
 
@@ -53,6 +55,7 @@ class FakeCardBackend final : public Backend {
   const std::string library_;
   const std::shared_ptr<const FakeCard> card_;
   const double prepare_ms_;
+  const bool transposes_;
   std::vector<std::shared_ptr<State>> states_;
 };
 
