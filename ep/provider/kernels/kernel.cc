@@ -97,6 +97,14 @@ Kernel::Kernel(const OrtKernelInfo* info, const char* op)
       status.ok()) {
     b_constant_ = is_constant != 0;
   }
+  // On the CPU weights are counted where they are packed.
+  if (gpu_ != nullptr && b_constant_ && value != nullptr) {
+    if (const Result<std::span<const int64_t>> dims = DimsOf(value); dims.ok()) {
+      size_t bytes = element_bytes_;
+      for (const int64_t dim : dims.value()) bytes *= static_cast<size_t>(dim);
+      state_->AddWeight(bytes);
+    }
+  }
   ort_version_supported = Ort().version;
   OrtKernelImpl::Compute = &ComputeImpl;
   OrtKernelImpl::Release = &ReleaseImpl;
