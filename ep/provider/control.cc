@@ -204,6 +204,7 @@ json SelfTestCase(const json& arguments) {
   }
   return {{"problem", ToString(verdict.value().problem)},
           {"kind", KindOf(verdict.value().problem)},
+          {"epilogue", std::string(Name(verdict.value().problem.epilogue))},
           {"libraries", libraries},
           {"stopped", verdict.value().stopped}};
 }

@@ -26,7 +26,8 @@ from .session import InferenceSession
 
 logger = logging.getLogger("tunableop")
 
-SESSIONS = "(sessions)"  #: stands for a library in the rows of the other half
+#: Stand for a library: the rows of the other half, and problems for which no library has a kernel.
+SESSIONS, NOBODY = "(sessions)", "(no library)"
 
 
 @dataclass
@@ -120,6 +121,11 @@ def _kernels(outcome: Outcome, quick: bool, end: float, progress: Progress) -> N
             row.left_out += int(found["left_out"])
             row.error = max(row.error, float(found["error"]))
             row.failures += [f"{answer['problem']}: {line}" for line in found["failures"]]
+        if not any(found[count] for found in answer["libraries"] for count in ("kernels", "failures")):
+            row = outcome.row(NOBODY, answer["kind"])
+            row.cases += 1
+            if answer["epilogue"] == "none":  # with one, the provider can do without
+                row.failures.append(f"{answer['problem']}: no library has a kernel")
         if answer["stopped"]:
             outcome.notes.append(
                 f"single kernels: {answer['stopped']}; {count - at - 1} problems were left out"

@@ -191,12 +191,12 @@ def _model(
         }
     nodes.append(_onnx.Node(case.op, operands, "P", attributes))
     last = "P"
+    if cast:  # first, for nobody need have a Relu of bf16
+        nodes.append(_onnx.Node("Cast", [last], "Y", {"to": _onnx.FLOAT}))
+        last = "Y"
     if case.relu:
         nodes.append(_onnx.Node("Relu", [last], "R"))
         last = "R"
-    if cast:
-        nodes.append(_onnx.Node("Cast", [last], "Y", {"to": _onnx.FLOAT}))
-        last = "Y"
     return _onnx.model(nodes, inputs, (last, *output), weights)
 
 

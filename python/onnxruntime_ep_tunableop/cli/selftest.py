@@ -66,7 +66,7 @@ def text(outcome: Outcome) -> str:
             f"{row.error:.3f}",
             str(len(row.failures)),
         )
-        for row in sorted(outcome.rows, key=lambda row: (row.library == _selftest.SESSIONS, row.library))
+        for row in sorted(outcome.rows, key=lambda row: (row.library[0] == "(", row.library, row.kind))
     ]
     lines += _table([header, *rows])
     lines.append("(error: the largest |got - exact| / tolerance, above 1 is wrong; refused: by the library)")

@@ -33,6 +33,7 @@ constexpr uint16_t kNoCluster[] = {0};
 
 constexpr Family kFamilies[] = {
     {0, kSmall, {}, false, 0, 0, false, kNoCluster, 4, true},
+    {1, kSmall, {}, false, 0, 0, false, kNoCluster, 2, true},  // odd sizes of half types
     {6, kMiddle, kStages32, true, 7, 1, true, kNoCluster, 4, true},
     {10, kSmall, kStages32, true, 2, 0, false, kNoCluster, 8, false},
     {20, kMiddle, {}, true, 2, 2, false, kNoCluster, 4, true},
@@ -45,7 +46,7 @@ constexpr Family kFamilies[] = {
 constexpr int kIdsF64[] = {0, 10};
 constexpr int kIdsF32[] = {0, 6, 20};
 constexpr int kIdsFast[] = {6, 21, 31, 66};
-constexpr int kIdsHalf[] = {6, 21, 24, 31, 66};
+constexpr int kIdsHalf[] = {1, 6, 21, 24, 31, 66};
 
 constexpr int kHeuristicSplits[] = {1, 2, 4, 8, 16};
 
