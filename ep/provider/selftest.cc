@@ -109,8 +109,8 @@ class CardBench final : public Bench {
     if (!measuring.ok()) return measuring.TakeStatus();
     bench->measuring_ = std::move(measuring).value();
     Result<std::unique_ptr<DeviceAnswers>> answers =
-        DeviceAnswers::Create(bench->problem_, bench->on_card_->view(), *bench->measuring_,
-                              bench->host_, kReferenceBudget, kMostBytes, /*verify=*/true);
+        DeviceAnswers::CreateWhole({bench->problem_, bench->on_card_->view(), *bench->measuring_,
+                                    bench->host_, kReferenceBudget, kMostBytes, /*verify=*/true});
     if (!answers.ok()) return answers.TakeStatus();
     bench->answers_ = std::move(answers).value();
     bench->operands_.c = bench->answers_->c();

@@ -68,8 +68,8 @@ class CardProblem {
     queue_ = std::make_unique<DeviceQueue>(
         gpu_.device, stream_.get(), Value(DeviceBuffer::Create(gpu_.device, kWorkspaceBytes)));
     measuring_ = Value(MeasuringStream::Create(*queue_, {}, kHangMs));
-    answers_ = Value(DeviceAnswers::Create(problem_, operands_->view(), *measuring_, host_,
-                                           kReferenceBudget, kMostBytes, /*verify=*/true));
+    answers_ = Value(DeviceAnswers::CreateWhole({problem_, operands_->view(), *measuring_, host_,
+                                                 kReferenceBudget, kMostBytes, /*verify=*/true}));
     timer_ = Value(DeviceTimer::Create(*measuring_, kMostBytes));
     call_ = operands_->view();
     call_.c = answers_->c();
