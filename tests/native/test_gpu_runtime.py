@@ -30,7 +30,7 @@ import numpy as np
 import tunableop_native_tests as native
 
 def cards():
-    return [gpu["device"] for gpu in native.gpus()]
+    return [gpu["device"] for gpu in native.vendor_cards()]
 """
 
 
@@ -84,8 +84,8 @@ def faults(specification):
 def seen(**where: Any) -> tuple[dict[str, Any], list[Any]]:
     """What is found: the lines of the libraries, and of each card what it says and its libraries."""
     script = """
-        found = [[gpu["device"].describe(), gpu["backends"], gpu["reason"]] for gpu in native.gpus()]
-        print(json.dumps([native.gpu_libraries(), found]))
+        found = [[gpu["device"].describe(), gpu["backends"], gpu["reason"]] for gpu in native.vendor_cards()]
+        print(json.dumps([native.vendor_libraries(), found]))
     """
     lines, cards = json.loads(run(script, **where).stdout)
     return lines, cards
@@ -400,11 +400,11 @@ def test_an_older_runtime_is_taken_where_the_driver_is_too_old_for_the_newest() 
     newer = folder("cuda13") / RUNTIMES["cuda13"]
     script = f"""
         ctypes.CDLL({str(newer)!r}).sim_gpu_set_faults(b"old_driver")
-        lines = native.gpu_libraries()
+        lines = native.vendor_libraries()
         assert lines["libcudart"]["identity"] == "12.8", lines
         assert lines["libcudart"]["reason"] == ""
         assert "cuda12" in lines["libcublasLt"]["path"]
-        assert [gpu["backends"] for gpu in native.gpus()] == [["cublaslt"]] * 2
+        assert [gpu["backends"] for gpu in native.vendor_cards()] == [["cublaslt"]] * 2
     """
     run(script, cuda=f"{folder('cuda13')}:{folder('cuda12')}")
 
@@ -432,7 +432,7 @@ def test_what_the_process_has_loaded_is_used() -> None:
     older = folder("cuda12") / RUNTIMES["cuda12"]
     script = f"""
         ctypes.CDLL({str(older)!r})
-        lines = native.gpu_libraries()
+        lines = native.vendor_libraries()
         assert lines["libcudart"]["path"] == {str(older)!r}, lines
         assert lines["libcublasLt"]["identity"].startswith("12."), lines
     """
@@ -462,42 +462,56 @@ def test_a_file_for_another_processor(tmp_path: Path) -> None:
     assert "another kind of processor" in lines["libamdhip64"]["reason"]
 
 
-@pytest.mark.parametrize(("name", "library"), [("cuda13", "libcublasLt"), ("rocm7", "libhipblaslt")])
-def test_listing_the_cards_makes_nothing_on_them(name: str, library: str) -> None:
+@pytest.mark.parametrize("name", ["cuda13", "rocm7"])
+def test_listing_the_cards_makes_nothing_on_them(name: str) -> None:
     """A context on each would take hundreds of megabytes of each."""
     on(
         name,
-        f"""
-        assert len(set(native.gpu_addresses())) == 2
+        """
+        assert len(set(native.vendor_card_addresses())) == 2
         assert [count(what) for what in ("handles", "mallocs", "streams", "heuristics")] == [0] * 4
-        assert native.gpu_libraries()[{library!r}]["available"]  # of the first card
-        made = count("handles")
-        assert made > 0
-        assert [gpu["unusable"] for gpu in native.gpus()] == ["", ""]
-        assert count("handles") > made
+        assert [gpu["unusable"] for gpu in native.vendor_cards()] == ["", ""]
         """,
     )
 
 
 def test_a_gemm_library_that_cannot_run_on_the_card() -> None:
-    """Is found out at its first use, and said; another library serves the card."""
+    """hipBLASLt says so at its first use; rocBLAS serves the card."""
     script = """
-        (line, *others) = [gpu["unusable"] for gpu in native.gpus()]
-        lines = native.gpu_libraries()
-        print(json.dumps([[gpu["backends"] for gpu in native.gpus()], line, lines]))
+        able = [[gpu["backends"], gpu["unusable"]] for gpu in native.vendor_cards()]
+        print(json.dumps([able, native.vendor_libraries()]))
     """
-    done = run(script, cuda=folder("cuda13"), SIM_GPU_FAULTS="lt_unsupported")
-    backends, unusable, lines = json.loads(done.stdout)
-    assert backends == [["cublaslt"]] * 2
-    assert unusable.startswith("cublaslt: ")
-    assert not lines["libcublasLt"]["available"]
-    assert lines["libcublasLt"]["reason"] == unusable
-    assert lines["libcudart"]["available"]
-    done = run(script, rocm=folder("rocm7"), SIM_GPU_FAULTS="lt_unsupported")
-    backends, unusable, lines = json.loads(done.stdout)
-    assert unusable == ""
+    cards, lines = json.loads(run(script, rocm=folder("rocm7"), SIM_GPU_FAULTS="lt_unsupported").stdout)
+    assert cards == [[["hipblaslt", "rocblas"], ""]] * 2
+    assert not lines["libhipblaslt"]["available"]
     assert lines["libhipblaslt"]["reason"].startswith("hipblaslt: ")
+    assert lines["libhipblaslt"]["path"]
     assert lines["librocblas"]["available"]
+
+
+BROKEN = [
+    ("cuda12-broken", "libcudart", "cudaEventElapsedTime", None),
+    ("cuda13-broken", "libcublasLt", "cublasLtMatmul", [[], "cublasLtMatmul"]),
+    ("rocm7-broken", "librocblas", "rocblas_gemm_ex", [["hipblaslt"], "hipblasLtMatmul"]),
+]
+
+
+@pytest.mark.parametrize(("name", "library", "symbol", "card"), BROKEN)
+def test_an_installation_that_lacks_a_function(name: str, library: str, symbol: str, card: Any) -> None:
+    """It is named, and no card is offered that nothing can run on."""
+    place = built(f"gpu_sim/{name}/lib*.so*").parent
+    script = """
+        able = [[gpu["backends"], gpu["unusable"]] for gpu in native.vendor_cards()]
+        print(json.dumps([able, native.vendor_libraries()]))
+    """
+    vendor = "cuda" if name.startswith("cuda") else "rocm"
+    cards, lines = json.loads(run(script, **{vendor: place}).stdout)  # type: ignore[arg-type]
+    assert not lines[library]["available"]
+    assert symbol in lines[library]["reason"]
+    assert len(cards) == (0 if card is None else 2)
+    for backends, unusable in cards:
+        assert backends == card[0]
+        assert card[1] in unusable
 
 
 def test_a_gemm_library_that_cannot_be_loaded_leaves_the_other_one(tmp_path: Path) -> None:

@@ -337,8 +337,8 @@ def test_caches_of_a_card_as_the_kernel_tells_them(tmp_path: Path) -> None:
 
 
 def test_versions() -> None:
-    assert native.gpu_version_text("nvidia", 13000) == "13.0"
-    assert native.gpu_version_text("nvidia", 12080) == "12.8"
-    assert native.gpu_version_text("nvidia", 11080) == "11.8"
-    assert native.gpu_version_text("amd", 71526015) == "7.15"
-    assert native.gpu_version_text("amd", 60342133) == "6.3"
+    assert native.vendor_version_text("nvidia", 13000) == "13.0"
+    assert native.vendor_version_text("nvidia", 12080) == "12.8"
+    assert native.vendor_version_text("nvidia", 11080) == "11.8"
+    assert native.vendor_version_text("amd", 71526015) == "7.15"
+    assert native.vendor_version_text("amd", 60342133) == "6.3"

@@ -35,7 +35,8 @@ VendorTable Nvidia() {
               {"libcublasLt",
                "cublaslt",
                {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"},
-               MakeCublasLtBackend},
+               MakeCublasLtBackend,
+               false},
           }};
 }
 
@@ -50,23 +51,36 @@ VendorTable Amd() {
               {"libhipblaslt",
                "hipblaslt",
                {"libhipblaslt.so.1", "libhipblaslt.so.0"},
-               MakeHipblasLtBackend},
-              {"librocblas", "rocblas", {"librocblas.so.5", "librocblas.so.4"}, MakeRocblasBackend},
+               MakeHipblasLtBackend,
+               true},
+              {"librocblas",
+               "rocblas",
+               {"librocblas.so.5", "librocblas.so.4"},
+               MakeRocblasBackend,
+               false},
           }};
 }
 
-Gpu MakeGpu(const VendorFound& found, int ordinal) {
-  const Generation& generation = *found.generation;
+// A card with what can run on it. generation.reasons gets what cannot.
+Gpu MakeGpu(const VendorTable& table, Generation& generation, int ordinal) {
   Gpu gpu;
   gpu.device = std::make_shared<RuntimeDevice>(
       generation.api, ordinal, ReadCard(generation.api, generation.runtime, ordinal));
-  for (size_t i = 0; i < found.table.libraries.size(); ++i) {
-    const GemmLibrary& library = found.table.libraries[i];
-    if (generation.libraries[i].has_value()) {
-      gpu.backends.push_back(std::make_shared<LateBackend>(library.backend, library.make,
-                                                           gpu.device, *generation.libraries[i]));
-    } else {
+  for (size_t i = 0; i < table.libraries.size(); ++i) {
+    const GemmLibrary& library = table.libraries[i];
+    const std::optional<VendorLibrary>& file = generation.libraries[i];
+    if (!file.has_value()) {
       AppendReason(gpu.reason, generation.reasons[i]);
+    } else if (library.late) {
+      gpu.backends.push_back(
+          std::make_shared<LateBackend>(library.backend, library.make, gpu.device, *file));
+    } else if (auto made = library.make(gpu.device, *file); made.ok()) {
+      gpu.backends.push_back(std::move(made).value());
+    } else {
+      const std::string why =
+          std::string(library.backend) + ": " + std::string(made.status().message());
+      if (generation.reasons[i].empty()) generation.reasons[i] = why;
+      AppendReason(gpu.reason, why);
     }
   }
   if (!gpu.backends.empty()) gpu.reason.clear();
@@ -79,13 +93,15 @@ VendorFound LookFor(VendorTable table) {
   found.generation = ChooseGeneration(found.table, found.why);
   if (!found.generation.has_value()) return found;
   for (int ordinal = 0; ordinal < found.generation->cards; ++ordinal) {
-    found.gpus.push_back(MakeGpu(found, ordinal));
+    found.gpus.push_back(MakeGpu(found.table, *found.generation, ordinal));
   }
   return found;
 }
 
-const LateBackend& Late(const Backend& backend) noexcept {
-  return static_cast<const LateBackend&>(backend);  // MakeGpu makes no others
+// Makes it ready. Empty: it can run.
+std::string WhyNot(const Backend& backend) {
+  const auto* late = dynamic_cast<const LateBackend*>(&backend);
+  return late != nullptr ? late->WhyNot() : "";
 }
 
 LibraryState RuntimeState(const VendorFound& found) {
@@ -110,17 +126,16 @@ LibraryState GemmState(const VendorFound& found, size_t index) {
     line.reason = std::string("not looked for, since ") + found.table.runtime + " is of no use";
     return line;
   }
+  const std::optional<VendorLibrary>& file = found.generation->libraries[index];
+  if (file.has_value()) line.path = file->path();
   line.reason = found.generation->reasons[index];
   for (const Gpu& gpu : found.gpus) {
     for (const std::shared_ptr<const Backend>& backend : gpu.backends) {
-      if (backend->library() != library.backend) continue;
-      const LateBackend& late = Late(*backend);
-      line.path = late.file().path();
-      line.reason = late.WhyNot();
+      if (line.available || backend->library() != library.backend) continue;
+      line.reason = WhyNot(*backend);
       line.available = line.reason.empty();
-      if (line.available) line.identity = late.identity();
+      if (line.available) line.identity = backend->identity();
     }
-    if (line.available) break;
   }
   return line;
 }
@@ -146,7 +161,7 @@ std::span<const Gpu> Gpus() { return TheFound().gpus; }
 std::string WhyUnusable(const Gpu& gpu) {
   std::string why = gpu.reason;
   for (const std::shared_ptr<const Backend>& backend : gpu.backends) {
-    const std::string& why_not = Late(*backend).WhyNot();
+    const std::string why_not = WhyNot(*backend);
     if (why_not.empty()) return "";
     AppendReason(why, why_not);
   }

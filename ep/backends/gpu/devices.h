@@ -1,8 +1,8 @@
 // The cards of this machine, and which GEMM libraries can run on each. One process-wide list, made
 // at the first call from what the vendors' runtimes find, kept until the process ends. Thread-safe.
 //
-// Listing makes no context on a card. A library is made ready for a card when it is first asked
-// something (late_backend.h). A process must not be forked after the first call: no runtime of the
+// Listing makes no context on a card: what a library can do there is asked when it is first used. A
+// process must not be forked after the first call: no runtime of the
 // vendors works in the child then.
 #pragma once
 
@@ -21,8 +21,8 @@ namespace tunableop {
 
 struct Gpu {
   std::shared_ptr<const Device> device;
-  // Those that were loaded, the one that gives the default kernel first. One that turns out not to
-  // run on this card has no candidates. Empty: none was loaded, and `reason` says why.
+  // The one that gives the default kernel first. One that turns out not to run on this card has no
+  // candidates. Empty: no library can run on this card, and `reason` says why.
   std::vector<std::shared_ptr<const Backend>> backends;
   std::string reason;
 };
@@ -37,7 +37,7 @@ std::string WhyUnusable(const Gpu& gpu);
 // One line for each runtime and library of both vendors, present or not: "libcudart",
 // "libcublasLt", "libamdhip64", "libhipblaslt", "librocblas". `reason`: where it was looked for,
 // what was wrong with what was found ("driver older than the runtime" ...). Makes the libraries
-// ready for the first card that each can run on.
+// ready that can only be asked on a card.
 std::vector<LibraryState> GpuLibraries();
 
 }  // namespace tunableop

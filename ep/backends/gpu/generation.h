@@ -23,6 +23,7 @@ struct GemmLibrary {
   const char* backend;  // Backend::library of it
   std::vector<const char*> sonames;
   Make make;
+  bool late;  // `make` uses the card: see LateBackend
 };
 
 // A vendor's libraries. Those of one generation belong together: a GEMM library of another one than

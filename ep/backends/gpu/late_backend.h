@@ -1,6 +1,6 @@
-// A GEMM library that is made ready for a card when it is first asked something. Listing the cards
-// of a machine would otherwise make a context on each, which takes hundreds of megabytes of its
-// memory, for a process that is to use one of them or none.
+// A GEMM library that is made ready for a card when it is first asked something, for libraries that
+// tell nothing without a handle on the card. Listing the cards of a machine would otherwise make a
+// context on each, which takes hundreds of megabytes there, for a process that uses one or none.
 #pragma once
 
 #include <memory>
@@ -33,7 +33,6 @@ class LateBackend final : public Backend {
 
   // Makes it ready. Empty: it can run; else why not.
   const std::string& WhyNot() const;
-  const VendorLibrary& file() const noexcept { return file_; }
 
  private:
   const Backend* Made() const;

@@ -84,7 +84,7 @@ void BindSearch(py::module_& module) {
       },
       "0: not at all; 1: no version; 2: with a hash; 3: exactly.");
   module.def("kfd_cache_bytes", &KfdCacheBytes);
-  module.def("gpu_version_text", [](const std::string& vendor, int version) {
+  module.def("vendor_version_text", [](const std::string& vendor, int version) {
     return VersionText(VendorOf(vendor), version);
   });
 }
@@ -201,12 +201,12 @@ int HammerCards(const std::vector<DevicePtr>& devices, int threads, int rounds) 
 void BindGpu(py::module_& module) {
   BindSearch(module);
   BindDevice(module);
-  module.def("gpu_addresses", [] {  // without making anything ready
+  module.def("vendor_card_addresses", [] {  // without making anything ready
     std::vector<std::string> addresses;
     for (const Gpu& gpu : Gpus()) addresses.push_back(gpu.device->info().pci_bus_id);
     return addresses;
   });
-  module.def("gpus", [] {
+  module.def("vendor_cards", [] {
     py::list list;
     for (const Gpu& gpu : Gpus()) {
       py::dict one;
@@ -220,7 +220,7 @@ void BindGpu(py::module_& module) {
     }
     return list;
   });
-  module.def("gpu_libraries", [] {
+  module.def("vendor_libraries", [] {
     py::dict lines;
     for (const LibraryState& state : GpuLibraries()) {
       py::dict line;
