@@ -361,6 +361,45 @@ def test_captures_are_seen_and_not_disturbed(flavour: str) -> None:
     )
 
 
+def test_another_threads_capture_is_not_spoiled(flavour: str) -> None:
+    """What is allocated and waited for in the background has nothing to do with it."""
+    on(
+        flavour,
+        """
+        import threading
+        device = cards()[0]
+        stream, own = device.create_stream(), device.create_stream()
+        memory, event = device.allocate(4096), device.create_event()
+        handle, graph = ctypes.c_void_p(stream), ctypes.c_void_p()
+        assert call("StreamBeginCapture", handle, 0) == 0  # for all threads
+        device.fill(memory, 5, 4096, stream)
+        failures = []
+        def background():
+            try:
+                more, pinned = device.allocate(4096), device.allocate_host(4096)
+                device.fill(more, 1, 4096, own)
+                device.record_event(event, own)
+                device.synchronize_event(event)
+                assert device.query_event(event)
+                device.synchronize(own)
+                device.memory_info()
+                device.free_host(pinned)
+                device.free(more)
+                device.destroy_event(device.create_event())
+                device.destroy_stream(device.create_stream())
+                mode = ctypes.c_int(0)  # is as it was
+                assert call("ThreadExchangeStreamCaptureMode", ctypes.byref(mode)) == 0 and mode.value == 0
+            except BaseException as error:
+                failures.append(error)
+        thread = threading.Thread(target=background)
+        thread.start()
+        thread.join()
+        assert not failures, failures
+        assert call("StreamEndCapture", handle, ctypes.byref(graph)) == 0 and graph.value
+        """,
+    )
+
+
 @pytest.mark.parametrize("vendor", ["cuda", "rocm"])
 def test_no_driver_no_card_old_driver(vendor: str) -> None:
     name = "cuda13" if vendor == "cuda" else "rocm7"

@@ -12,10 +12,14 @@ namespace {
 constexpr int kGlobal = 0;
 constexpr int kRelaxed = 2;
 
+// How careful this thread is to be.
+thread_local int thread_mode = kGlobal;
+
 // Whether `capture` keeps this thread from calls that are not safe while it goes on.
 bool Holds(const Capture& capture) {
-  if (capture.mode == kRelaxed) return false;
-  return capture.mode == kGlobal || capture.thread == std::this_thread::get_id();
+  if (capture.mode == kRelaxed || thread_mode == kRelaxed) return false;
+  if (capture.thread == std::this_thread::get_id()) return true;
+  return capture.mode == kGlobal && thread_mode == kGlobal;
 }
 
 void Leave(Capture& capture) {
@@ -74,6 +78,13 @@ Err IsCapturing(void* handle, int* status) {
   *status = 0;
   if (stream->capture != nullptr) *status = stream->capture->invalid ? 2 : 1;
   if (stream->null) return Implicit(state, *stream);
+  return Err::kOk;
+}
+
+Err ExchangeCaptureMode(int* mode) {
+  if (const Err error = Healthy(); error != Err::kOk) return error;
+  if (mode == nullptr || *mode < kGlobal || *mode > kRelaxed) return Err::kInvalidValue;
+  std::swap(*mode, thread_mode);
   return Err::kOk;
 }
 

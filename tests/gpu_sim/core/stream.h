@@ -81,6 +81,7 @@ Err ElapsedMs(void* begin, void* end, float* ms);
 // 0 none, 1 active, 2 invalidated.
 Err IsCapturing(void* stream, int* status);
 Err BeginCapture(void* stream, int mode);  // 0 global, 1 of this thread, 2 relaxed
+Err ExchangeCaptureMode(int* mode);        // of this thread: whose captures it minds
 Err EndCapture(void* stream, void** graph);
 Err Instantiate(void* graph, void** executable);
 Err LaunchGraph(void* executable, void* stream);

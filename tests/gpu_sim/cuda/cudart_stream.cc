@@ -52,6 +52,9 @@ SIM_API int cudaDeviceSynchronize() { return Returned(simgpu::SynchronizeCard())
 SIM_API int cudaStreamIsCapturing(void* stream, int* status) {
   return Returned(simgpu::IsCapturing(stream, status));
 }
+SIM_API int cudaThreadExchangeStreamCaptureMode(int* mode) {
+  return Returned(simgpu::ExchangeCaptureMode(mode));
+}
 SIM_API int cudaStreamBeginCapture(void* stream, int mode) {
   return Returned(simgpu::BeginCapture(stream, mode));
 }

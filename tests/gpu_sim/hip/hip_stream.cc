@@ -72,6 +72,9 @@ SIM_API int hipStreamGetCaptureInfo(void* stream, int* status, unsigned long lon
   if (id != nullptr) *id = 1;
   return Returned(simgpu::IsCapturing(stream, status));
 }
+SIM_API int hipThreadExchangeStreamCaptureMode(int* mode) {
+  return Returned(simgpu::ExchangeCaptureMode(mode));
+}
 SIM_API int hipStreamBeginCapture(void* stream, int mode) {
   return Returned(simgpu::BeginCapture(stream, mode));
 }
