@@ -393,10 +393,29 @@ def plain_c() -> None:
         library.prepare(trial.problem, native.Candidate(LIBRARY, "index:123456789"))
 
 
+def no_search() -> None:
+    """Without what a search needs, the library's own list is all there is, and works."""
+    library = open_library()
+    lane = library.lane(WORKSPACE)
+    trial = Trial(Product(64, 96, 128, "float16", epilogue="bias"), library, lane)
+    found = library.candidates(trial.problem, scope_all=True)
+    assert len(found) > 4
+    for candidate in found:
+        trial.check(native.Candidate(LIBRARY, candidate.kernel))
+    assert library.explore(trial.problem, [], 1, 8) == []
+    assert library.explore(trial.problem, [(found[0], 1.0)], 1, 8) == []
+    with pytest.raises(FileNotFoundError):
+        library.prepare(trial.problem, native.Candidate(LIBRARY, "6:t1.s1.k1.r0.w0.c0.i0.u0"))
+
+
 def unavailable() -> None:
     """The library cannot serve this card: prints why."""
+    library = open_library()
+    problem = Product(64, 96, 128).problem()
+    assert library.candidates(problem, scope_all=True) == []
+    assert library.explore(problem, [], 1, 8) == []
     with pytest.raises(NotImplementedError) as refused:
-        open_library()
+        library.prepare(problem, native.Candidate(LIBRARY, "any"))
     print(refused.value)
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.built import FOLDER
+from support.built import FOLDER, built
 
 CUDA = ("cuda12", "cuda13")
 ROCM = ("rocm6", "rocm7", "rocm10")
@@ -77,6 +77,20 @@ def test_indices_that_an_upgrade_moved(flavour: str) -> None:
     run_check(flavour, "moved_index", faults="moved_indices")
 
 
+def test_hipblaslt_without_its_cpp_functions() -> None:
+    run_check("rocm7-noext", "plain_c")
+    run_check("rocm7-noext", "numerics")
+
+
+def test_cublaslt_without_a_search() -> None:
+    run_check("cuda13-nosearch", "no_search")
+
+
+@pytest.mark.parametrize("flavour", ["cuda13-broken", "rocm7-broken"])
+def test_missing_function(flavour: str) -> None:
+    assert "LtMatmul" in run_check(flavour, "unavailable")
+
+
 @pytest.mark.parametrize("flavour", [*CUDA, *ROCM])
 def test_too_old(flavour: str) -> None:
     assert "is older than" in run_check(flavour, "unavailable", faults="old_library")
@@ -90,3 +104,23 @@ def test_card_without_kernels(flavour: str) -> None:
 @pytest.mark.parametrize("flavour", CUDA)
 def test_card_that_cublaslt_has_nothing_for(flavour: str) -> None:
     run_check(flavour, "nothing_for_the_card", faults="lt_unsupported")
+
+
+def test_probe(tmp_path: Path) -> None:
+    """What measures cublasLt on a real card runs, and finds nothing wrong with the simulated one."""
+    shapes = tmp_path / "shapes.csv"
+    shapes.write_text(
+        "# C = A x B\nname,batch,m,n,k,b_const,where\nsmall,1,64,96,256,1,here\nodd,2,7,13,101,0,\n"
+    )
+    done = subprocess.run(
+        [str(built("lt_probe")), str(shapes), "heuristic", "numerics", "explore"],
+        env={**os.environ, "TUNABLEOP_CUDA_PATH": str(FOLDER / "gpu_sim" / "cuda13")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "WRONG" not in done.stdout
+    for part in ("heuristic: ", "numerics fp64", "explore fp16 odd"):
+        assert part in done.stdout, done.stdout

@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
   }
   using namespace tunableop::probe;
   const std::vector<Shape> shapes = ReadShapes(argv[1]);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what was found before an end is not lost
   const auto wanted = [&](const char* name) {
     return argc == 2 || std::any_of(argv + 2, argv + argc,
                                     [&](const char* one) { return std::strcmp(one, name) == 0; });

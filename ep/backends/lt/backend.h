@@ -24,6 +24,13 @@ inline constexpr std::string_view kTransposedSuffix = "/bt";
 // How many of the library's list for the transposed copy are offered beside its list for B.
 inline constexpr size_t kTransposedDefault = 4;
 
+inline bool IsTransposed(std::string_view kernel) { return kernel.ends_with(kTransposedSuffix); }
+// Without the suffix.
+inline std::string_view Bare(std::string_view kernel) {
+  if (IsTransposed(kernel)) kernel.remove_suffix(kTransposedSuffix.size());
+  return kernel;
+}
+
 template <typename K>
 class LtBackend final : public Backend {
   using V = typename K::Traits;
@@ -78,10 +85,12 @@ class LtBackend final : public Backend {
   std::vector<Candidate> Explore(const Problem& problem, std::span<const TimedCandidate> known,
                                  uint64_t seed, size_t count) const override {
     std::unordered_set<std::string> names;
+    std::vector<std::string_view> bare_names;
     std::vector<const TimedCandidate*> timed;
     for (const TimedCandidate& one : known) {
       if (one.candidate.library != V::kLibrary) continue;
       names.insert(one.candidate.kernel);
+      bare_names.push_back(Bare(one.candidate.kernel));
       if (one.ms > 0.0) timed.push_back(&one);
     }
     std::stable_sort(timed.begin(), timed.end(),
@@ -92,21 +101,17 @@ class LtBackend final : public Backend {
     std::vector<Candidate> found;
     if (timed.empty()) {
       const bool both = CanReadTransposedB(problem);
-      Search(problem, !both ? count : count - count / 2, false, names, found,
-             [&](const Description<V>& description, size_t wanted, const auto& is_known) {
-               return kernels_.Draw(*core_, description, random, wanted, is_known);
-             });
-      if (!both) return found;
-      Search(problem, count - found.size(), true, names, found,
-             [&](const Description<V>& description, size_t wanted, const auto& is_known) {
-               return kernels_.Draw(*core_, description, random, wanted, is_known);
-             });
+      const auto draw = [&](const Description<V>& description, size_t wanted,
+                            const auto& is_known) {
+        return kernels_.Draw(*core_, description, bare_names, random, wanted, is_known);
+      };
+      Search(problem, both ? count - count / 2 : count, false, names, found, draw);
+      if (both) Search(problem, count - found.size(), true, names, found, draw);
       return found;
     }
     for (size_t i = 0; i < timed.size(); ++i) {
-      std::string_view base = timed[i]->candidate.kernel;
-      const bool transposed = base.ends_with(kTransposedSuffix);
-      if (transposed) base.remove_suffix(kTransposedSuffix.size());
+      const std::string_view base = Bare(timed[i]->candidate.kernel);
+      const bool transposed = IsTransposed(timed[i]->candidate.kernel);
       const size_t share = (count - found.size()) / (timed.size() - i);
       Search(problem, share, transposed, names, found,
              [&](const Description<V>& description, size_t wanted, const auto& is_known) {
@@ -118,15 +123,12 @@ class LtBackend final : public Backend {
 
   Result<std::unique_ptr<Plan>> Prepare(const Problem& problem,
                                         const Candidate& candidate) const override {
-    std::string_view name = candidate.kernel;
-    const bool transposed = name.ends_with(kTransposedSuffix);
-    if (transposed) name.remove_suffix(kTransposedSuffix.size());
-    Result<Description<V>> description = Describe(problem, transposed);
+    Result<Description<V>> description = Describe(problem, IsTransposed(candidate.kernel));
     if (!description.ok()) return description.TakeStatus();
     Asking<V> asking(*core_);
     TUNABLEOP_RETURN_IF_ERROR(asking.TakeStatus());
     Result<Kernel<V>> kernel =
-        kernels_.Find(*core_, description.value(), name, candidate.opaque_id);
+        kernels_.Find(*core_, description.value(), Bare(candidate.kernel), candidate.opaque_id);
     if (!kernel.ok()) return kernel.TakeStatus();
     return LtPlan<V>::Make(core_, std::move(description).value(), kernel.value().launch);
   }

@@ -72,7 +72,7 @@ CudaKernels::Choices CudaKernels::ReadChoices(const ColumnMajorGemm& gemm, int32
 const std::vector<CudaKernels::Choices>& CudaKernels::AllChoices(
     const Core<CudaTraits>& core, const ColumnMajorGemm& gemm) const {
   const auto [entry, is_new] = choices_.try_emplace(Kind(gemm.type, gemm.precision));
-  if (!is_new) return entry->second;
+  if (!is_new || functions_.ids == nullptr || functions_.init == nullptr) return entry->second;
   const int type = CudaTraits::TypeOf(gemm.type);
   std::vector<int> ids(kMaxAlgorithms);
   int found = 0;
@@ -109,24 +109,40 @@ AlgoConfig CudaKernels::DrawConfig(const Choices& choices, bool clusters, Random
 
 std::vector<Kernel<CudaTraits>> CudaKernels::Draw(const Core<CudaTraits>& core,
                                                   const Description<CudaTraits>& description,
+                                                  std::span<const std::string_view> names,
                                                   Random& random, size_t count,
                                                   const IsKnown& is_known) const {
   struct Algorithm {
     const Choices* choices;
+    bool is_named = false;
     size_t draws = 0;
     size_t hits = 0;
     size_t cluster_draws = 0;
     size_t cluster_hits = 0;
   };
+  std::unordered_set<int32_t> named;
+  for (const std::string_view name : names) {
+    if (const std::optional<AlgoConfig> config = ParseName(name)) named.insert(config->id);
+  }
+  // Those in names first.
   std::vector<Algorithm> algorithms;
   for (const Choices& choices : AllChoices(core, description.gemm)) {
-    if (FitsAlignment(choices.algo, description.gemm)) algorithms.push_back({&choices});
+    if (FitsAlignment(choices.algo, description.gemm)) {
+      algorithms.push_back({&choices, named.contains(choices.id)});
+    }
   }
+  std::stable_partition(algorithms.begin(), algorithms.end(),
+                        [](const Algorithm& one) { return one.is_named; });
   std::vector<Kernel<CudaTraits>> kernels;
   std::unordered_set<std::string> tried;
   for (size_t check = 0; check < kMaxChecks && kernels.size() < count && !algorithms.empty();
        ++check) {
-    const size_t at = random.Below(algorithms.size());
+    const auto first_other =
+        static_cast<size_t>(std::find_if(algorithms.begin(), algorithms.end(),
+                                         [](const Algorithm& one) { return !one.is_named; }) -
+                            algorithms.begin());
+    const size_t at =
+        random.Below(first_other != 0 && random.Below(2) == 0 ? first_other : algorithms.size());
     Algorithm& algorithm = algorithms[at];
     const bool clusters = algorithm.cluster_hits > 0 || algorithm.cluster_draws < kPatience;
     const AlgoConfig config = DrawConfig(*algorithm.choices, clusters, random);

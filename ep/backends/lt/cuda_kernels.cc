@@ -42,13 +42,13 @@ Result<CudaKernels> CudaKernels::Load(const VendorLibrary& library) {
   Functions functions{};
   Binder bind(library, CudaTraits::kPrefix);
   bind("GetProperty", functions.property);
-  bind("MatmulAlgoGetIds", functions.ids);
-  bind("MatmulAlgoInit", functions.init);
   bind("MatmulAlgoCheck", functions.check);
   bind("MatmulAlgoCapGetAttribute", functions.cap);
   bind("MatmulAlgoConfigSetAttribute", functions.set);
   bind("MatmulAlgoConfigGetAttribute", functions.get);
   TUNABLEOP_RETURN_IF_ERROR(bind.status());
+  functions.ids = lt::Find<abi::cublasLtMatmulAlgoGetIds_fn>(library, "cublasLtMatmulAlgoGetIds");
+  functions.init = lt::Find<abi::cublasLtMatmulAlgoInit_fn>(library, "cublasLtMatmulAlgoInit");
   return CudaKernels(functions);
 }
 
@@ -153,9 +153,25 @@ std::optional<Kernel<CudaTraits>> CudaKernels::Name(const Core<CudaTraits>& core
                                                     const Traits::HeuristicResult& result) const {
   AlgoConfig config;
   if (!ReadConfig(result.algo, config)) return std::nullopt;
+  if (functions_.init == nullptr) {
+    if (!IsAllowed(config.reduction, description.gemm)) return std::nullopt;
+    return Kernel<CudaTraits>{ToName(config), -1, {result.algo, result.workspaceSize}};
+  }
   Result<Kernel<CudaTraits>> kernel = Find(core, description, ToName(config), -1);
   if (!kernel.ok()) return std::nullopt;
   return std::move(kernel).value();
+}
+
+Result<Kernel<CudaTraits>> CudaKernels::FindInHeuristic(const Core<CudaTraits>& core,
+                                                        const Description<CudaTraits>& description,
+                                                        const std::string& name) const {
+  auto results = AskHeuristic(core, description, kLtWorkspaceBytes, Traits::kAllRequest);
+  if (!results.ok()) return results.TakeStatus();
+  for (const Traits::HeuristicResult& result : results.value()) {
+    std::optional<Kernel<CudaTraits>> kernel = Name(core, description, result);
+    if (kernel && kernel->name == name) return std::move(*kernel);
+  }
+  return Status(StatusCode::kNotFound, "cublasLt's list for this problem has no " + name);
 }
 
 Result<Kernel<CudaTraits>> CudaKernels::Find(const Core<CudaTraits>& core,
@@ -164,6 +180,7 @@ Result<Kernel<CudaTraits>> CudaKernels::Find(const Core<CudaTraits>& core,
   const std::string text(name);
   const std::optional<AlgoConfig> config = ParseName(name);
   if (!config) return Status(StatusCode::kNotFound, "cublasLt has no kernel named " + text);
+  if (functions_.init == nullptr) return FindInHeuristic(core, description, text);
   Result<Traits::Algo> start = Init(core, description.gemm, config->id);
   if (!start.ok()) {
     if (start.status().code() == StatusCode::kOutOfMemory) return start.TakeStatus();

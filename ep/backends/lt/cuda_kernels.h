@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -42,9 +43,11 @@ class CudaKernels {
                                   int64_t opaque_id) const;
 
   using IsKnown = std::function<bool(const std::string& name)>;
-  // At most `count` kernels drawn at random of all settings of all algorithms.
+  // At most `count` kernels drawn at random of all settings of all algorithms, half of them of the
+  // algorithms in `names`.
   std::vector<Kernel<CudaTraits>> Draw(const Core<CudaTraits>& core,
-                                       const Description<CudaTraits>& description, Random& random,
+                                       const Description<CudaTraits>& description,
+                                       std::span<const std::string_view> names, Random& random,
                                        size_t count, const IsKnown& is_known) const;
   // At most `count` that differ from `name` in one or two settings.
   std::vector<Kernel<CudaTraits>> Near(const Core<CudaTraits>& core,
@@ -55,6 +58,7 @@ class CudaKernels {
  private:
   struct Functions {
     cuda_abi::cublasLtGetProperty_fn property;
+    // Null: kernels are found in the library's own list only, and there is no search.
     cuda_abi::cublasLtMatmulAlgoGetIds_fn ids;
     cuda_abi::cublasLtMatmulAlgoInit_fn init;
     cuda_abi::cublasLtMatmulAlgoCheck_fn check;
@@ -78,6 +82,9 @@ class CudaKernels {
 
   explicit CudaKernels(const Functions& functions) : functions_(functions) {}
 
+  Result<Kernel<CudaTraits>> FindInHeuristic(const Core<CudaTraits>& core,
+                                             const Description<CudaTraits>& description,
+                                             const std::string& name) const;
   Result<Traits::Algo> Init(const Core<CudaTraits>& core, const ColumnMajorGemm& gemm,
                             int32_t id) const;
   bool ReadConfig(const Traits::Algo& algo, AlgoConfig& config) const;

@@ -216,6 +216,7 @@ Result<Kernel<HipTraits>> HipKernels::Find(const Core<HipTraits>& core,
 
 std::vector<Kernel<HipTraits>> HipKernels::Draw(const Core<HipTraits>& core,
                                                 const Description<HipTraits>& description,
+                                                std::span<const std::string_view> /*names*/,
                                                 Random& random, size_t count,
                                                 const IsKnown& is_known) const {
   std::vector<Kernel<HipTraits>> kernels;

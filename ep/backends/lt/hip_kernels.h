@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -43,7 +44,8 @@ class HipKernels {
   using IsKnown = std::function<bool(const std::string& name)>;
   // At most `count` drawn at random of all that the library has for the types.
   std::vector<Kernel<HipTraits>> Draw(const Core<HipTraits>& core,
-                                      const Description<HipTraits>& description, Random& random,
+                                      const Description<HipTraits>& description,
+                                      std::span<const std::string_view> names, Random& random,
                                       size_t count, const IsKnown& is_known) const;
   // At most `count` whose index is near that of `name`: the library keeps relatives together.
   std::vector<Kernel<HipTraits>> Near(const Core<HipTraits>& core,

@@ -152,7 +152,10 @@ class CardLibrary {
     for (const auto& backend : gpus[card].backends) {
       if (backend->library() == library) backend_ = backend;
     }
-    if (backend_ == nullptr) ThrowIfError({StatusCode::kNotSupported, gpus[card].reason});
+    if (backend_ != nullptr) return;
+    std::string why;
+    for (const LibraryState& line : GpuLibraries()) why += line.library + ": " + line.reason + "\n";
+    ThrowIfError({StatusCode::kNotSupported, why});
   }
 
   std::string identity() const { return backend_->identity(); }
