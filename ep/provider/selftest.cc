@@ -16,6 +16,7 @@
 #include "gemm/executor.h"
 #include "tuner/device_answers.h"
 #include "tuner/device_copies.h"
+#include "tuner/device_operands.h"
 #include "tuner/device_stream.h"
 #include "tuner/owned_operands.h"
 #include "tuner/scratch.h"
@@ -43,6 +44,10 @@ class Bench {
   virtual Executor& executor() noexcept = 0;
   virtual Status Prepare() = 0;
   virtual Result<Verifier::Verdict> Check(const std::string& name) = 0;
+  // Gives operands() a transposed copy of B, which `backend` makes. By default nobody does.
+  virtual Status Transpose(const Backend& /*backend*/) {
+    return {StatusCode::kNotSupported, "there is no transposed copy of B"};
+  }
   // Why nothing more can run here; empty: it can.
   virtual std::string Stopped() const { return {}; }
 };
@@ -122,6 +127,19 @@ class CardBench final : public Bench {
   Result<Verifier::Verdict> Check(const std::string& name) override {
     return answers_->Check(name);
   }
+  Status Transpose(const Backend& backend) override {
+    if (transposed_ == nullptr) {
+      Result<void*> memory = measuring_->Allocate(BytesOfTransposedB(problem_));
+      if (!memory.ok()) return memory.TakeStatus();
+      transposed_ = memory.value();
+    }
+    operands_.b_transposed = transposed_;
+    Status status = backend.TransposeB(problem_, operands_.b, transposed_, executor());
+    if (status.code() != StatusCode::kNotSupported) return status;
+    std::vector<char> on_host(BytesOfTransposedB(problem_));
+    TransposeB(problem_, answers_->copies().view().b, host_, on_host.data());
+    return measuring_->Copy(transposed_, on_host.data(), on_host.size(), CopyKind::kHostToDevice);
+  }
   std::string Stopped() const override {
     if (measuring_->hung()) return "a kernel did not end";
     return measuring_->broken() ? "the card is lost" : "";
@@ -136,6 +154,7 @@ class CardBench final : public Bench {
   std::unique_ptr<DeviceQueue> queue_;
   std::unique_ptr<MeasuringStream> measuring_;
   std::unique_ptr<DeviceAnswers> answers_;
+  void* transposed_ = nullptr;
 };
 
 bool IsRefusal(StatusCode code) noexcept {
@@ -157,8 +176,7 @@ void TestOne(const Problem& problem, const Backend& backend, const Candidate& ca
   Result<std::unique_ptr<Plan>> plan = backend.Prepare(problem, candidate);
   if (!plan.ok()) return ended_with(plan.status());
   if (plan.value()->needs_transposed_b()) {
-    ++verdict.refused;  // nobody made it
-    return;
+    if (Status status = bench.Transpose(backend); !status.ok()) return ended_with(status);
   }
   if (Status status = bench.Prepare(); !status.ok()) return failed(status.message());
   if (Status status = plan.value()->Run(bench.operands(), bench.executor()); !status.ok()) {

@@ -17,6 +17,7 @@
 #include "module/tuner_arguments.h"
 #include "tuner/device_answers.h"
 #include "tuner/device_copies.h"
+#include "tuner/device_operands.h"
 #include "tuner/device_stream.h"
 #include "tuner/device_timer.h"
 #include "tuner/device_tuner.h"
@@ -102,8 +103,10 @@ class CardProblem {
     options.candidates = all ? CandidateScope::kAll : CandidateScope::kDefault;
     const py::gil_scoped_release release;
     SerialExecutor host;
+    Operands operands = operands_->view();
+    if (operands.c == nullptr) operands.c = answers_->c();  // which measuring leaves alone
     TuneResult result =
-        Value(TuneOnDevice(problem_, operands_->view(), *queue_, host, gpu_.backends, options));
+        Value(TuneOnDevice(problem_, operands, *queue_, host, gpu_.backends, options));
     result.plan = nullptr;
     return result;
   }
@@ -111,7 +114,7 @@ class CardProblem {
   // Milliseconds of each candidate, one figure for each round; every candidate runs once in each
   // round, in an order drawn anew. Raises when one of them cannot run.
   std::vector<std::vector<double>> Time(const std::vector<Candidate>& candidates, int rounds,
-                                        bool cold, uint64_t seed) const {
+                                        bool cold, uint64_t seed) {
     const py::gil_scoped_release release;
     std::vector<std::unique_ptr<Plan>> plans;
     for (const Candidate& candidate : candidates) plans.push_back(Prepare(candidate));
@@ -136,7 +139,7 @@ class CardProblem {
   }
 
   // The error relative to the tolerance, and why it is wrong (empty: it is right).
-  std::pair<double, std::string> Check(const Candidate& candidate) const {
+  std::pair<double, std::string> Check(const Candidate& candidate) {
     const py::gil_scoped_release release;
     const std::unique_ptr<Plan> plan = Prepare(candidate);
     Throw(answers_->Prepare());
@@ -148,14 +151,23 @@ class CardProblem {
   bool can_be_cold() const { return timer_->CanBeCold(); }
 
  private:
-  std::unique_ptr<Plan> Prepare(const Candidate& candidate) const {
+  std::unique_ptr<Plan> Prepare(const Candidate& candidate) {
     for (const std::shared_ptr<const Backend>& backend : gpu_.backends) {
-      if (backend->library() == candidate.library) {
-        return Value(backend->Prepare(problem_, candidate));
-      }
+      if (backend->library() != candidate.library) continue;
+      std::unique_ptr<Plan> plan = Value(backend->Prepare(problem_, candidate));
+      if (plan->needs_transposed_b() && call_.b_transposed == nullptr) TransposeOnHost();
+      return plan;
     }
     Throw({StatusCode::kNotFound, "no library '" + candidate.library + "' on this card"});
     return nullptr;
+  }
+  // For all libraries alike: not every one can do it on the card.
+  void TransposeOnHost() {
+    std::vector<char> transposed(BytesOfTransposedB(problem_));
+    TransposeB(problem_, answers_->copies().view().b, host_, transposed.data());
+    void* const copy = Value(measuring_->Allocate(transposed.size()));
+    Throw(measuring_->Copy(copy, transposed.data(), transposed.size(), CopyKind::kHostToDevice));
+    call_.b_transposed = copy;
   }
   Status Measure(const Plan& plan, double expected_ms, Caches caches, double& ms) const {
     return timer_->Measure([&] { return plan.Run(call_, measuring_->executor()); }, 1, expected_ms,
