@@ -16,7 +16,7 @@
 #include "gemm/executor.h"
 #include "tuner/device_answers.h"
 #include "tuner/device_copies.h"
-#include "tuner/device_operands.h"
+#include "tuner/host_copies.h"
 #include "tuner/device_stream.h"
 #include "tuner/owned_operands.h"
 #include "tuner/scratch.h"
@@ -137,7 +137,7 @@ class CardBench final : public Bench {
     Status status = backend.TransposeB(problem_, operands_.b, transposed_, executor());
     if (status.code() != StatusCode::kNotSupported) return status;
     std::vector<char> on_host(BytesOfTransposedB(problem_));
-    TransposeB(problem_, answers_->copies().view().b, host_, on_host.data());
+    TransposeB(problem_, answers_->b_on_host(), host_, on_host.data());
     return measuring_->Copy(transposed_, on_host.data(), on_host.size(), CopyKind::kHostToDevice);
   }
   std::string Stopped() const override {

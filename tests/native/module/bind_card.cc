@@ -17,7 +17,7 @@
 #include "module/tuner_arguments.h"
 #include "tuner/device_answers.h"
 #include "tuner/device_copies.h"
-#include "tuner/device_operands.h"
+#include "tuner/host_copies.h"
 #include "tuner/device_stream.h"
 #include "tuner/device_timer.h"
 #include "tuner/device_tuner.h"
@@ -164,7 +164,7 @@ class CardProblem {
   // For all libraries alike: not every one can do it on the card.
   void TransposeOnHost() {
     std::vector<char> transposed(BytesOfTransposedB(problem_));
-    TransposeB(problem_, answers_->copies().view().b, host_, transposed.data());
+    TransposeB(problem_, answers_->b_on_host(), host_, transposed.data());
     void* const copy = Value(measuring_->Allocate(transposed.size()));
     Throw(measuring_->Copy(copy, transposed.data(), transposed.size(), CopyKind::kHostToDevice));
     call_.b_transposed = copy;
