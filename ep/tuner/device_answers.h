@@ -48,8 +48,7 @@ class DeviceAnswers {
   void* c() const noexcept { return c_; }
   // B on the host; null: it was not copied.
   const void* b_on_host() const noexcept { return b_on_host_; }
-  // What is taken of the card's memory and of the host's.
-  size_t card_bytes() const noexcept { return card_bytes_; }
+  // What is taken of the host's memory.
   size_t host_bytes() const noexcept { return host_bytes_; }
   // "", or what was checked if not all.
   const std::string& note() const noexcept { return note_; }
@@ -69,7 +68,6 @@ class DeviceAnswers {
   HostCopies copies_;
   void* c_ = nullptr;
   const void* b_on_host_ = nullptr;
-  size_t card_bytes_ = 0;
   size_t host_bytes_ = 0;
   std::string note_;
 };

@@ -19,7 +19,7 @@ constexpr int64_t kEdgeRows = 4;    // the first and the last so many
 constexpr int64_t kOtherRows = 8;   // at random, where a row of op(A) is one piece
 constexpr int64_t kBlock = 64;      // columns: the first and the last so many
 constexpr int64_t kMostBlocks = 8;  // of columns, the others at random
-constexpr size_t kPatternBytes = size_t{1} << 20;
+constexpr size_t kPatternBytes = size_t{64} << 10;
 
 // A run of neighbouring rows or columns.
 struct Run {
@@ -94,7 +94,6 @@ class SampledAnswers final : public DeviceAnswers {
     Result<void*> scratch = stream_.Allocate(size_);
     if (!scratch.ok()) return scratch.TakeStatus();
     scratch_ = scratch.value();
-    card_bytes_ = size_;
     ChooseSample(most_copies);
     TUNABLEOP_RETURN_IF_ERROR(AllocateOnHost(setting));
     TUNABLEOP_RETURN_IF_ERROR(FetchOperands());

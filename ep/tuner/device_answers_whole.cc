@@ -74,11 +74,9 @@ class WholeAnswers final : public DeviceAnswers {
     Result<void*> scratch = stream_.Allocate(size_);
     if (!scratch.ok()) return scratch.TakeStatus();
     scratch_ = scratch.value();
-    card_bytes_ = size_;
     if (2 * size_ > max_bytes) return Status::Ok();
     if (Result<void*> memory = stream_.Allocate(size_); memory.ok()) {
       template_ = memory.value();
-      card_bytes_ += size_;
     }
     return Status::Ok();
   }

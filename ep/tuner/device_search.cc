@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kLongCall = 0.02;  // of the budget: one sample of such a call says enough
 constexpr int kMostProbes = 3;
+constexpr double kFarTooLong = 10.0;  // times the base's
 
 // Of one search. The shares are of the budget, until which something goes on.
 struct Search {
@@ -38,12 +39,24 @@ DeviceTimer::Call DeviceTuning::QueueOf(const Contender& contender) const {
   return [this, plan = contender.plan] { return plan->Run(writing_, stream_->executor()); };
 }
 
-TimedCall DeviceTuning::CallOf(const Contender& contender, Caches caches) const {
-  const double expected = contender.samples.empty() ? base_ms_ : BestSample(contender);
+TimedCall DeviceTuning::CallOf(const Contender& contender, Caches caches) {
+  return CallOf(contender, caches, contender.samples.empty() ? base_ms_ : BestSample(contender));
+}
+
+TimedCall DeviceTuning::CallOf(const Contender& contender, Caches caches, double expected_ms) {
   return {contender.index,
           {},
-          [this, queue = QueueOf(contender), expected, caches](int calls, double& ms) {
-            return timer_->Measure(queue, calls, expected, caches, ms);
+          [this, queue = QueueOf(contender), expected_ms, caches](int calls, double& ms) {
+            Status status = timer_->Measure(queue, calls, expected_ms, caches, ms);
+            // Nobody else is to be called, nor to be blamed.
+            if (stream_->broken()) sampler_.Stop();
+            return status;
+          }};
+}
+
+TimedCall DeviceTuning::FirstCallOf(const Contender& contender) {
+  return {contender.index, {}, [this, queue = QueueOf(contender)](int /*calls*/, double& ms) {
+            return timer_->First(queue, ms);
           }};
 }
 
@@ -83,10 +96,7 @@ std::string DeviceTuning::WhyNot(const Contender& contender) {
 
 bool DeviceTuning::RunAndCheck(Contender& contender, double& ms) {
   if (!sampler_.WaitForTurn() || !Expect(answers_->Prepare())) return false;
-  const TimedCall first{contender.index, {}, [&](int /*calls*/, double& taken) {
-                          return timer_->First(QueueOf(contender), taken);
-                        }};
-  if (!Accept(contender, sampler_.Once(first, ms))) return false;
+  if (!Accept(contender, sampler_.Once(FirstCallOf(contender), ms))) return false;
   if (sampler_.stopped()) return false;
   contender.returned = true;
   if (options_.verify) {
@@ -108,23 +118,27 @@ bool DeviceTuning::RunAndCheck(Contender& contender, double& ms) {
 }
 
 bool DeviceTuning::Probe(Contender& contender, double limit_ms) {
+  double expected_ms = base_ms_;
   if (!contender.returned) {
     double ms = 0.0;
-    const TimedCall first{contender.index, {}, [&](int /*calls*/, double& taken) {
-                            return timer_->First(QueueOf(contender), taken);
-                          }};
-    if (!Accept(contender, sampler_.Once(first, ms)) || sampler_.stopped()) return false;
+    if (!Accept(contender, sampler_.Once(FirstCallOf(contender), ms)) || sampler_.stopped()) {
+      return false;
+    }
     contender.returned = true;
+    // Hopeless, or code was loaded: that it takes less will be seen.
+    if (ms > kFarTooLong * base_ms_) expected_ms = ms;
   }
   for (int i = 0; i < kMostProbes && !sampler_.OutOfTime(); ++i) {
     double ms = -1.0;
     const int64_t begin = sampler_.Now();
-    if (!Accept(contender, sampler_.Take(CallOf(contender, caches_), 1, 0.0, ms))) return false;
+    const TimedCall call = CallOf(contender, caches_, expected_ms);
+    if (!Accept(contender, sampler_.Take(call, 1, 0.0, ms))) return false;
     if (ms < 0.0) break;
+    expected_ms = ms;
     if (base_ms_ == 0.0) sample_ms_ = static_cast<double>(sampler_.Now() - begin) * 1e-6;
     contender.samples.push_back(ms);
-    // Far from the limit: not chance. Once more otherwise.
-    if (ms > 2.0 * limit_ms || ms > kLongCall * options_.max_tuning_ms) break;
+    if (ms > kLongCall * options_.max_tuning_ms) break;
+    if (i >= 1 && BestSample(contender) > limit_ms) break;  // any one may be disturbed
   }
   return !sampler_.stopped();
 }

@@ -76,6 +76,7 @@ Result<void*> MeasuringStream::Allocate(size_t bytes) {
   Result<DeviceBuffer> buffer = DeviceBuffer::Create(device_, bytes);
   if (!buffer.ok()) return buffer.TakeStatus();
   memory_.push_back(std::move(buffer.value()));
+  allocated_ += bytes;
   return memory_.back().data();
 }
 

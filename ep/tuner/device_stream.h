@@ -36,6 +36,9 @@ class MeasuringStream {
   bool hung() const noexcept { return hung_; }
   bool broken() const noexcept { return hung_ || device_->lost(); }
 
+  // Of the card's memory, beside the workspace.
+  size_t allocated() const noexcept { return allocated_; }
+
   // Both kinds of memory live as long as this.
   Result<void*> Allocate(size_t bytes);
   Result<void*> AllocatePinned(size_t bytes);
@@ -60,6 +63,7 @@ class MeasuringStream {
   const NowFn now_;
   const double hang_ms_;
   bool hung_ = false;
+  size_t allocated_ = 0;
   DeviceStream stream_;
   DeviceEvent finished_;
   std::unique_ptr<DeviceQueue> queue_;

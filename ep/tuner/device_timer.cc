@@ -14,7 +14,13 @@ constexpr double kSampleMs = 0.050;
 constexpr int kMostLead = 64;
 constexpr int kMostRetakes = 2;
 constexpr size_t kUnknownCache = size_t{64} << 20;
-constexpr size_t kLeastBuffer = size_t{8} << 20;  // so that a fill takes longer than its launch
+constexpr size_t kLeastLead = size_t{32} << 20;  // so that a fill takes longer than its launch
+constexpr int kOftenAtOnce = 3;                  // a host that was held up once sees that too
+
+size_t TwiceTheCache(const Device& device) noexcept {
+  const size_t cache = device.info().cache_bytes;
+  return 2 * (cache != 0 ? cache : kUnknownCache);
+}
 
 int CallsFor(int calls, double expected_ms, int most) {
   if (expected_ms > 0.0) {
@@ -25,6 +31,10 @@ int CallsFor(int calls, double expected_ms, int most) {
 
 }  // namespace
 
+size_t DeviceTimer::BytesWanted(const Device& device) noexcept {
+  return std::max(TwiceTheCache(device), kLeastLead);
+}
+
 Result<std::unique_ptr<DeviceTimer>> DeviceTimer::Create(MeasuringStream& stream,
                                                          size_t most_bytes) {
   std::unique_ptr<DeviceTimer> self(new DeviceTimer(stream));
@@ -33,8 +43,8 @@ Result<std::unique_ptr<DeviceTimer>> DeviceTimer::Create(MeasuringStream& stream
     if (!event.ok()) return event.TakeStatus();
     self->events_.push_back(std::move(event.value()));
   }
-  const size_t cache = stream.device().info().cache_bytes;
-  const size_t wanted = std::max(2 * (cache != 0 ? cache : kUnknownCache), kLeastBuffer);
+  const size_t twice = TwiceTheCache(stream.device());
+  const size_t wanted = BytesWanted(stream.device());
   for (size_t bytes = std::min(wanted, most_bytes); bytes >= 4096; bytes /= 2) {
     Result<void*> memory = stream.Allocate(bytes);
     if (memory.ok()) {
@@ -44,17 +54,14 @@ Result<std::unique_ptr<DeviceTimer>> DeviceTimer::Create(MeasuringStream& stream
     }
     if (memory.status().code() != StatusCode::kOutOfMemory) return memory.TakeStatus();
   }
-  self->can_be_cold_ = self->buffer_bytes_ >= wanted;
+  self->can_be_cold_ = self->buffer_bytes_ >= twice;
+  self->cache_bytes_ = std::min(self->buffer_bytes_, twice);
   return self;
 }
 
-Status DeviceTimer::Fill(int times) {
-  if (buffer_ == nullptr) return Status::Ok();
-  for (int i = 0; i < times; ++i) {
-    TUNABLEOP_RETURN_IF_ERROR(
-        stream_.device().Fill(buffer_, ++value_, buffer_bytes_, stream_.native()));
-  }
-  return Status::Ok();
+Status DeviceTimer::Fill(size_t bytes) {
+  if (bytes == 0) return Status::Ok();
+  return stream_.device().Fill(buffer_, ++value_, bytes, stream_.native());
 }
 
 Status DeviceTimer::IsDone(const DeviceEvent& event, bool& done) const {
@@ -75,8 +82,8 @@ Status DeviceTimer::First(const Call& call, double& ms) {
 }
 
 Status DeviceTimer::FillMs(double& ms) {
-  TUNABLEOP_RETURN_IF_ERROR(Fill(1));
-  return First([this] { return Fill(1); }, ms);
+  TUNABLEOP_RETURN_IF_ERROR(Fill(cache_bytes_));
+  return First([this] { return Fill(cache_bytes_); }, ms);
 }
 
 Status DeviceTimer::Measure(const Call& call, int calls, double expected_ms, Caches caches,
@@ -88,31 +95,35 @@ Status DeviceTimer::Measure(const Call& call, int calls, double expected_ms, Cac
     bool late = false;
     ms = -1.0;
     TUNABLEOP_RETURN_IF_ERROR(cold ? Cold(call, calls, ms, late) : Warm(call, calls, ms, late));
-    if (!late || buffer_ == nullptr || lead >= kMostLead) return Status::Ok();
+    if (!late || at_once_ != 0 || buffer_ == nullptr || lead >= kMostLead) return Status::Ok();
     lead = std::max(1, 2 * lead);
     if (i == kMostRetakes) return Status::Ok();
   }
 }
 
-Status DeviceTimer::Lead(int fills, bool& at_once) {
-  TUNABLEOP_RETURN_IF_ERROR(Fill(fills));
+Status DeviceTimer::Lead(int fills) {
+  if (at_once_ >= kOftenAtOnce || fills == 0) return Status::Ok();
+  for (int i = 0; i < fills; ++i) TUNABLEOP_RETURN_IF_ERROR(Fill(buffer_bytes_));
   TUNABLEOP_RETURN_IF_ERROR(stream_.Record(events_[kLeadEnded]));
-  return IsDone(events_[kLeadEnded], at_once);
+  bool done = false;
+  TUNABLEOP_RETURN_IF_ERROR(IsDone(events_[kLeadEnded], done));
+  at_once_ = done ? at_once_ + 1 : 0;
+  return Status::Ok();
 }
 
 Status DeviceTimer::Cold(const Call& call, int calls, double& ms, bool& late) {
-  bool at_once = false;
-  TUNABLEOP_RETURN_IF_ERROR(Lead(lead_[0] + 1, at_once));
+  TUNABLEOP_RETURN_IF_ERROR(Lead(lead_[0]));
+  late = false;
   const auto begin_of = [](int i) { return 2 * static_cast<size_t>(i); };
   for (int i = 0; i < calls; ++i) {
     const DeviceEvent& begin = events_[begin_of(i)];
-    if (i != 0) TUNABLEOP_RETURN_IF_ERROR(Fill(1));
+    TUNABLEOP_RETURN_IF_ERROR(Fill(cache_bytes_));
     TUNABLEOP_RETURN_IF_ERROR(stream_.Record(begin));
     TUNABLEOP_RETURN_IF_ERROR(call());
-    if (i == calls - 1) TUNABLEOP_RETURN_IF_ERROR(IsDone(begin, late));
     TUNABLEOP_RETURN_IF_ERROR(stream_.Record(events_[begin_of(i) + 1]));
+    if (late) continue;
+    TUNABLEOP_RETURN_IF_ERROR(IsDone(begin, late));
   }
-  late = late && !at_once;
   TUNABLEOP_RETURN_IF_ERROR(stream_.Await(events_[begin_of(calls - 1) + 1]));
   double sum = 0.0;
   for (int i = 0; i < calls; ++i) {
@@ -125,14 +136,12 @@ Status DeviceTimer::Cold(const Call& call, int calls, double& ms, bool& late) {
 }
 
 Status DeviceTimer::Warm(const Call& call, int calls, double& ms, bool& late) {
-  bool at_once = false;
-  TUNABLEOP_RETURN_IF_ERROR(Lead(lead_[1], at_once));
-  TUNABLEOP_RETURN_IF_ERROR(call());  // the fill has emptied the caches
+  TUNABLEOP_RETURN_IF_ERROR(Lead(lead_[1]));
+  TUNABLEOP_RETURN_IF_ERROR(call());  // the lead has emptied the caches
   TUNABLEOP_RETURN_IF_ERROR(stream_.Record(events_[0]));
   for (int i = 0; i < calls; ++i) TUNABLEOP_RETURN_IF_ERROR(call());
-  TUNABLEOP_RETURN_IF_ERROR(IsDone(events_[0], late));
-  late = late && !at_once;
   TUNABLEOP_RETURN_IF_ERROR(stream_.Record(events_[1]));
+  TUNABLEOP_RETURN_IF_ERROR(IsDone(events_[0], late));
   TUNABLEOP_RETURN_IF_ERROR(stream_.Await(events_[1]));
   TUNABLEOP_RETURN_IF_ERROR(Between(0, 1, ms));
   ms /= calls;

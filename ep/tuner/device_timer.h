@@ -3,8 +3,8 @@
 // What is measured: from the moment at which the card has done what came before, to the end of the
 // call's last kernel. So it contains the gap between two kernels in a stream, about a microsecond,
 // which a real run has too, and not the launch on the host: each sample begins with work that keeps
-// the card busy until all of it is queued (checked by a query after the last launch; when the card
-// was faster, the next samples get more of it).
+// the card busy until all of it is queued (a query at the end tells; when the card was faster, the
+// sample is taken again with more of it).
 //
 // Cold: before each call, memory of twice the card's last cache is written, so that operands and
 // code come from memory, as they do when the weights of other layers have passed by. Each call has
@@ -34,8 +34,10 @@ class DeviceTimer {
   // CanBeCold() is false, and kCold is timed as kWarm. `stream` must outlive this.
   static Result<std::unique_ptr<DeviceTimer>> Create(MeasuringStream& stream, size_t most_bytes);
 
+  // What it has use for.
+  static size_t BytesWanted(const Device& device) noexcept;
+
   bool CanBeCold() const noexcept { return can_be_cold_; }
-  size_t bytes() const noexcept { return buffer_bytes_; }
 
   // The mean milliseconds of a call, over at least `calls`, or as many as `expected_ms` asks for
   // (0: not known). Waits for them. The error of a call, or of what was queued.
@@ -49,10 +51,9 @@ class DeviceTimer {
 
  private:
   explicit DeviceTimer(MeasuringStream& stream) : stream_(stream) {}
-  Status Fill(int times);
-  // `at_once`: the card was done with the fills as soon as they were queued, so this stream runs
-  // everything at once (a simulated one), and nothing can be hidden there.
-  Status Lead(int fills, bool& at_once);
+  Status Fill(size_t bytes);
+  // Work to hide launches behind.
+  Status Lead(int fills);
   // `late`: the card had to wait for the host.
   Status Cold(const Call& call, int calls, double& ms, bool& late);
   Status Warm(const Call& call, int calls, double& ms, bool& late);
@@ -63,9 +64,13 @@ class DeviceTimer {
   std::vector<DeviceEvent> events_;
   void* buffer_ = nullptr;  // null: there was no memory
   size_t buffer_bytes_ = 0;
+  size_t cache_bytes_ = 0;  // of the buffer: twice the cache
   bool can_be_cold_ = false;
   uint8_t value_ = 0;
   int lead_[2] = {0, 1};  // fills before a sample, by Caches
+  // Samples in a row whose lead was over as soon as it was queued: a stream that runs everything at
+  // once (a simulated one), where nothing can be hidden.
+  int at_once_ = 0;
 };
 
 }  // namespace tunableop

@@ -20,7 +20,7 @@ constexpr double kShare = 0.25;      // of the budget, at most
 std::string DeviceTuning::MakeTransposedB() {
   if (problem_.b_constant == 0) return "B is not constant";
   const size_t bytes = BytesOfTransposedB(problem_);
-  if (bytes + answers_->card_bytes() + timer_->bytes() > options_.max_scratch_bytes) {
+  if (bytes + stream_->allocated() > options_.max_scratch_bytes) {
     return "it takes more than the ceiling of " + std::to_string(options_.max_scratch_bytes) +
            " bytes";
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "tuner/host_copies.h"
 #include "tuner/operand_ranges.h"
 #include "tuner/preconditions.h"
 #include "tuner/statistics.h"
@@ -119,8 +120,20 @@ Status DeviceTuning::SetUp() {
   answers_ = std::move(answers.value());
   writing_ = operands_;
   writing_.c = answers_->c();
+  const bool reads_transposed =
+      std::any_of(contenders().begin(), contenders().end(),
+                  [](const Contender& c) { return c.plan->needs_transposed_b(); });
+  if (reads_transposed && writing_.b_transposed == nullptr) {
+    no_transposed_b_ = MakeTransposedB();
+    if (Ended()) return Status(fatal_.code(), std::string(fatal_.message()));
+  }
+  // One that is found later may read it too, where there is room for both.
+  const size_t left = options_.max_scratch_bytes - stream_->allocated();
+  const size_t reserved =
+      no_transposed_b_ || problem_.b_constant == 0 ? 0 : BytesOfTransposedB(problem_);
+  const bool both = reserved + DeviceTimer::BytesWanted(stream_->device()) <= left;
   Result<std::unique_ptr<DeviceTimer>> timer =
-      DeviceTimer::Create(*stream_, options_.max_scratch_bytes - answers_->card_bytes());
+      DeviceTimer::Create(*stream_, both ? left - reserved : left);
   if (!timer.ok()) return timer.TakeStatus();
   timer_ = std::move(timer.value());
   if (options_.cold_b && timer_->CanBeCold()) caches_ = Caches::kCold;

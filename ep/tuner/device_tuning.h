@@ -84,7 +84,9 @@ class DeviceTuning {
   std::string WhyNot(const Contender& contender);
   bool RunAndCheck(Contender& contender, double& ms);
   // A call into the scratch.
-  TimedCall CallOf(const Contender& contender, Caches caches) const;
+  TimedCall CallOf(const Contender& contender, Caches caches);
+  TimedCall CallOf(const Contender& contender, Caches caches, double expected_ms);
+  TimedCall FirstCallOf(const Contender& contender);
   DeviceTimer::Call QueueOf(const Contender& contender) const;
 
   // device_election.cc: those that are right and fast enough, against each other.

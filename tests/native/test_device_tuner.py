@@ -1,0 +1,687 @@
+"""The tuner of a card: who wins there, what is checked, and that nothing a card does holds it up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tunableop_native_tests as native
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tuning_helpers import SMALL, kernel, make_operands, make_problem, switches
+from tuning_helpers import tune_on_card as tune
+
+US = 1e-3  # kernels of a card take microseconds
+
+
+def found(name: str, ms: float, **fields: Any) -> dict[str, Any]:
+    """A kernel that no list has."""
+    return kernel(name, ms, listed=False, **fields)
+
+
+def gave_everything_back(result: dict[str, Any]) -> bool:
+    names = ("allocated", "pinned", "streams", "events")
+    return all(result["after"][name] == result["before"][name] for name in names)
+
+
+# ---- who wins -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_faster_kernel_wins(cold: bool) -> None:
+    result = tune(kernel("default", 20 * US), kernel("fast", 15 * US), kernel("slow", 24 * US), cold_b=cold)
+    assert result["winner"].full_name == "sim0:fast"
+    assert result["default"].full_name == "sim0:default"
+    assert result["winner_ms"] == pytest.approx(15 * US, rel=0.05)
+    assert result["default_ms"] == pytest.approx(20 * US, rel=0.05)
+    assert "% faster than the default" in result["why"]
+    assert result["has_plan"]
+    assert result["tried"] == 3
+    assert 0.0 < result["error"] <= 1.0
+    assert result["cold"] == cold
+    assert result["clock_mhz"] == 0.0
+    assert result["cycles"] is None
+    assert result["left_c"]
+    assert gave_everything_back(result)
+
+
+def test_the_default_stays_below_min_gain() -> None:
+    kernels = kernel("default", 1.0), kernel("faster", 0.95)
+    assert tune(*kernels, min_gain=0.10)["winner"].kernel == "default"
+    assert tune(*kernels, min_gain=0.03)["winner"].kernel == "faster"
+
+
+def test_what_served_is_the_one_to_beat() -> None:
+    kernels = kernel("default", 20 * US), kernel("serving", 15 * US), kernel("other", 14.8 * US)
+    result = tune(*kernels, incumbent=native.Candidate("sim0", "serving"))
+    assert result["winner"].kernel == "serving"
+    assert result["why"].startswith("what served")
+    result = tune(*kernels[:1], found("serving", 15 * US), incumbent=native.Candidate("sim0", "serving"))
+    assert result["winner"].kernel == "serving"  # one that is not listed is prepared as well
+
+
+def test_the_first_library_with_candidates_gives_the_default() -> None:
+    result = tune(libraries=[[], [kernel("first", 20 * US)], [kernel("other", 10 * US)]])
+    assert result["default"].full_name == "sim1:first"
+    assert result["winner"].full_name == "sim2:other"
+
+
+def test_no_candidate_is_an_error() -> None:
+    result = tune(libraries=[[], []])
+    assert result["status"] == "not supported"
+    assert "no library can run it" in result["message"]
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 4), (4, 0, 4), (4, 4, 0)])
+def test_empty_problems(shape: tuple[int, int, int]) -> None:
+    operands = {"a": None, "b": None}
+    result = tune(kernel("default"), kernel("fast", 0.1), problem=make_problem(*shape), operands=operands)
+    assert result["winner"].kernel == "default"
+    assert result["calls"] == [[0, 0]]
+
+
+# ---- the search ---------------------------------------------------------------------------------
+
+# A valley with the best in its middle, of which a list has seen the upper edge.
+VALLEY = [found(f"x{i}", (8.0 + 0.2 * abs(i - 60)) * US) for i in range(120)]
+LISTED = [kernel("default", 22 * US), kernel("listed", 21 * US)]
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_search_beats_the_list_and_neighbours_beat_chance(cold: bool) -> None:
+    listed = tune(*LISTED, cold_b=cold)
+    assert listed["winner"].kernel == "listed"
+    result = tune(*LISTED, *VALLEY, cold_b=cold)
+    tried = [i for i, calls in enumerate(result["calls"][0][2:]) if calls > 0]
+    assert result["winner_ms"] < 0.5 * listed["winner_ms"]
+    # The middle was found by going there, and most were never called.
+    assert int(result["winner"].kernel[1:]) in range(57, 64)
+    assert 20 < len(tried) < 100
+    assert all(count == 0 for i, count in enumerate(result["calls"][0][2:]) if i not in tried)
+
+
+def test_the_search_is_the_same_each_time() -> None:
+    first = tune(*LISTED, *VALLEY)
+    again = tune(*LISTED, *VALLEY)
+    assert again["calls"] == first["calls"]
+    assert again["samples"] == first["samples"]
+    other = tune(*LISTED, *VALLEY, problem=make_problem(6, 20, 11))
+    assert other["calls"] != first["calls"]
+
+
+def test_candidates_all_searches_more() -> None:
+    quick = tune(*LISTED, *VALLEY, max_tuning_ms=400.0)
+    thorough = tune(*LISTED, *VALLEY, max_tuning_ms=400.0, scope_all=True)
+    assert sum(calls > 0 for calls in thorough["calls"][0]) == 122
+    assert thorough["tried"] > quick["tried"]
+    assert thorough["winner"].kernel == "x60"
+
+
+def test_each_library_searches_for_itself() -> None:
+    result = tune(libraries=[LISTED, [found(f"y{i}", (9 + 0.5 * abs(i - 10)) * US) for i in range(20)]])
+    assert result["winner"].library == "sim1"
+    assert result["winner"].kernel in {"y9", "y10", "y11"}
+
+
+def test_what_cannot_be_prepared_is_no_reason_to_stop() -> None:
+    broken = [found(f"b{i}", 1 * US, defect="unprepared") for i in range(20)]
+    result = tune(*LISTED, *broken, found("good", 10 * US))
+    assert result["winner"].kernel == "good"
+
+
+# ---- right answers ------------------------------------------------------------------------------
+
+DEFECTS = [
+    "one_element", "last_row", "unwritten", "past_end", "before_start", "reads_c", "error", "low_precision",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_wrong_kernel_never_wins(defect: str, listed: bool) -> None:
+    wrong = kernel("wrong", 5 * US, defect=defect, listed=listed)
+    result = tune(kernel("default", 20 * US), wrong, kernel("fast", 15 * US))
+    assert result["winner"].kernel == "fast"
+    reason = result["rejected"]["sim0:wrong"]
+    assert ("returned an error" if defect == "error" else "wrong answer") in reason
+    assert gave_everything_back(result)
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_wrong_default_loses_whatever_the_gain(defect: str) -> None:
+    result = tune(kernel("default", 10 * US, defect=defect), kernel("slow", 70 * US), kernel("slower", 90 * US))
+    assert result["winner"].kernel == "slow"
+    assert list(result["rejected"]) == ["sim0:default"]
+    assert "default is wrong or fails" in result["why"]
+
+
+def test_nobody_is_right() -> None:
+    result = tune(kernel("one", defect="last_row"), kernel("two", defect="error"))
+    assert result["status"] == "internal error"
+    assert "every kernel is wrong or fails; sim0:one wrong" in result["message"]
+
+
+def test_many_wrong_ones_do_not_keep_a_right_one_from_the_race() -> None:
+    wrong = [kernel(f"wrong{i}", (5 + 0.01 * i) * US, defect="one_element") for i in range(12)]
+    result = tune(kernel("default", 20 * US), *wrong, kernel("fast", 12 * US), scope_all=True)
+    assert result["winner"].kernel == "fast"
+    assert len(result["rejected"]) == 12
+
+
+@pytest.mark.parametrize("defect", ["last_row", "error"])
+def test_a_kernel_that_is_right_at_first_only_is_caught(defect: str) -> None:
+    result = tune(kernel("default", 0.1), kernel("fickle", 0.05, defect=defect, after=20))
+    assert result["winner"].kernel == "default"
+    assert "sim0:fickle" in result["rejected"]
+
+
+def test_verification_can_be_switched_off() -> None:
+    kernels = kernel("default", 20 * US), kernel("wrong", 10 * US, defect="last_row")
+    result = tune(*kernels, verify=False)
+    assert result["winner"].kernel == "wrong"
+    assert result["error"] == 0.0
+    operands = {**make_operands(SMALL), "beta": 0.5}
+    assert tune(*kernels, operands=operands, verify=False)["winner"].kernel == "wrong"
+
+
+TYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16, "float64": np.float64}
+
+
+def convert(operands: dict[str, Any], type_name: str) -> dict[str, Any]:
+    """Arrays of that type; bf16 as its bits."""
+    out = {}
+    for name, array in operands.items():
+        if type_name == "bfloat16":
+            out[name] = (np.asarray(array, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+        else:
+            out[name] = np.asarray(array).astype(TYPES[type_name])
+    return out
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    m=st.integers(1, 40),
+    n=st.integers(1, 300),
+    k=st.integers(1, 40),
+    batch=st.integers(1, 3),
+    trans_a=st.booleans(),
+    trans_b=st.booleans(),
+    share_b=st.booleans(),
+    gaps=st.tuples(*[st.integers(0, 3)] * 4),
+    epilogue=st.sampled_from(["none", "bias", "relu", "bias_relu", "gelu", "bias_gelu"]),
+    alpha=st.sampled_from([1.0, 0.0, -0.7]),
+    beta=st.sampled_from([0.0, 1.0, 0.3]),
+    type_name=st.sampled_from(list(TYPES)),
+    align_c=st.integers(2, 4),
+    sampled=st.booleans(),
+    template=st.booleans(),
+    transposed=st.booleans(),
+    transposes=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_right_kernels_are_never_rejected_and_c_is_never_written(
+    m: int,
+    n: int,
+    k: int,
+    batch: int,
+    trans_a: bool,
+    trans_b: bool,
+    share_b: bool,
+    gaps: tuple[int, int, int, int],
+    epilogue: str,
+    alpha: float,
+    beta: float,
+    type_name: str,
+    align_c: int,
+    sampled: bool,
+    template: bool,
+    transposed: bool,
+    transposes: bool,
+    seed: int,
+) -> None:
+    layout: dict[str, int] = {"lda": (m if trans_a else k) + gaps[0], "ldc": n + gaps[1]}
+    layout["ldb"] = (k if trans_b else n) + gaps[3]
+    layout["stride_c"] = layout["ldc"] * m + gaps[2]
+    problem = make_problem(
+        m,
+        n,
+        k,
+        batch=batch,
+        trans_a=trans_a,
+        trans_b=trans_b,
+        b_constant=1,
+        epilogue=getattr(native.Epilogue, epilogue),
+        **layout,
+    )
+    if not share_b and batch > 1:
+        problem.stride_b = layout["ldb"] * (n if trans_b else k) + gaps[3]
+    problem.align_c = align_c if type_name != "float64" else 4
+    data_type = getattr(native.DataType, type_name)
+    problem.a_type = problem.b_type = problem.c_type = data_type
+    operands = convert(make_operands(problem, seed), type_name)
+    size = np.dtype(TYPES[type_name]).itemsize
+    result = tune(
+        kernel("default", 20 * US),
+        kernel("fast", 12 * US, transposed=transposed),
+        problem=problem,
+        operands={**operands, "alpha": alpha, "beta": beta},
+        transposes=transposes,
+        # A small budget does not pay for fetching everything.
+        max_tuning_ms=0.05 * m * n / 2500 + 0.5 if sampled else 100.0,
+        max_scratch_bytes=1 << 26 if template else 3 * size * batch * (m + 3) * (n + 3 + k) + (1 << 16),
+    )
+    assert result["rejected"] == {}
+    assert result["error"] <= 1.0
+    assert result["winner_ms"] > 0.0
+    if not sampled:
+        assert result["winner"].kernel == "fast"
+    assert result["left_c"]
+    assert gave_everything_back(result)
+
+
+@pytest.mark.parametrize("type_name", ["float16", "bfloat16"])
+def test_one_wrong_element_of_few_bits_is_seen(type_name: str) -> None:
+    problem = make_problem(70, 500, 64)
+    problem.a_type = problem.b_type = problem.c_type = getattr(native.DataType, type_name)
+    operands = convert(make_operands(problem), type_name)
+    # Larger than rounding, which has 8 bits in bf16.
+    operands["a"][:] = convert({"a": np.ones(operands["a"].size)}, type_name)["a"]
+    operands["b"][:] = convert({"b": np.ones(operands["b"].size)}, type_name)["b"]
+    kernels = kernel("default", 0.1), kernel("wrong", 0.05, defect="one_element")
+    for threads in (1, 3):
+        result = tune(*kernels, problem=problem, operands=operands, max_tuning_ms=50.0, threads=threads)
+        assert "row 35, column 250" in result["rejected"]["sim0:wrong"]
+
+
+def test_every_half_is_read_as_it_is() -> None:
+    bits = np.arange(65536, dtype=np.uint16)
+    for type_name, expected in (
+        ("float16", bits.view(np.float16).astype(np.float64)),
+        ("bfloat16", (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)),
+    ):
+        got = native.load_elements(bits, getattr(native.DataType, type_name))
+        np.testing.assert_array_equal(got, expected)
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))
+
+
+def test_numbers_that_nearly_overflow_are_right_either_way() -> None:
+    # Sums at the edge of fp16: rounding up gives infinity, rounding down 65504.
+    problem = make_problem(4, 8, 8)
+    problem.a_type = problem.b_type = problem.c_type = native.DataType.float16
+    operands = convert(make_operands(problem), "float16")
+    operands["a"][:] = 90.5
+    operands["b"][:] = 90.49
+    result = tune(kernel("default", 0.1), kernel("fast", 0.05), problem=problem, operands=operands)
+    assert result["rejected"] == {}
+
+
+def test_large_answers_are_checked_in_samples() -> None:
+    problem = make_problem(100, 700, 200)
+    operands = make_operands(problem)
+    ceiling = 800_000  # C and the operands are more, a sample of them is less
+    kernels = [kernel("default", 0.02), kernel("wrong", 0.01, defect="last_row"), kernel("fast", 0.015)]
+    result = tune(*kernels, problem=problem, operands=operands, max_scratch_bytes=ceiling)
+    assert "; checked in 16 rows and 512 columns" in result["why"]
+    assert "row 15" in result["rejected"]["sim0:wrong"]  # the last of them
+    assert result["winner"].kernel == "fast"
+    for defect in ("past_end", "before_start"):
+        kernels[1]["defect"] = defect
+        result = tune(*kernels, problem=problem, operands=operands, max_scratch_bytes=ceiling)
+        assert result["rejected"]["sim0:wrong"] == "wrong answer: wrote outside of C"
+    # A budget that does not pay for all of it has the same effect.
+    result = tune(*kernels, problem=problem, operands=operands, max_tuning_ms=0.8)
+    assert "; checked in 16 rows and 128 columns" in result["why"]
+    # Else everything is.
+    kernels[1]["defect"] = "one_element"
+    result = tune(*kernels, problem=problem, operands=operands)
+    assert "checked in" not in result["why"]
+    assert "row 50, column 350" in result["rejected"]["sim0:wrong"]
+
+
+def test_operands_beyond_the_ceiling_are_sampled_too() -> None:
+    problem = make_problem(4, 3000, 100)
+    ceiling = 1 << 20  # B alone is more
+    kernels = kernel("default", 0.02), kernel("wrong", 0.01, defect="last_row"), kernel("fast", 0.015)
+    result = tune(*kernels, problem=problem, max_scratch_bytes=ceiling, card={"cache_bytes": 4096})
+    assert "; checked in 4 rows and" in result["why"]
+    assert "wrong answer" in result["rejected"]["sim0:wrong"]
+    assert result["winner"].kernel == "fast"
+
+
+@pytest.mark.parametrize("after", [0, 3, 20])
+def test_when_operands_change_nobody_is_blamed(after: int) -> None:
+    name = f"card-overwritten-{after}"
+    kernels = [kernel(name, 0.02), kernel(f"{name}-other", 0.01)]
+    kernels.append(kernel(f"{name}-writer", 0.018, defect="overwrites_a", after=after))
+    result = tune(*kernels, remember_wrong=True)
+    assert result["winner"].kernel == name
+    assert result["why"] == "the default, unmeasured: the operands changed while measuring"
+    assert 0.0 < result["budget_ms"] < 0.01
+    assert not any(name in denied for denied, _, _ in native.denials())
+
+
+def test_a_wrong_kernel_never_runs_again() -> None:
+    kernels = [kernel("card-default", 0.02), kernel("card-wrong", 0.01, defect="one_element")]
+    assert "wrong answer" in tune(*kernels, remember_wrong=True)["rejected"]["sim0:card-wrong"]
+    again = tune(*kernels, remember_wrong=True)
+    assert again["rejected"]["sim0:card-wrong"].startswith("denied: wrong answer")
+    assert again["calls"][0][1] == 0
+
+
+# ---- cold and warm ------------------------------------------------------------------------------
+
+
+def test_caches_are_overwritten_before_each_call_when_asked() -> None:
+    kernels = kernel("default", 20 * US, warm_ms=10 * US), kernel("slow", 21 * US, warm_ms=11 * US)
+    cold = tune(*kernels, cold_b=True)
+    assert cold["cold"]
+    assert cold["default_ms"] == pytest.approx(20 * US, rel=0.05)
+    warm = tune(*kernels, cold_b=False)
+    assert not warm["cold"]
+    assert warm["default_ms"] == pytest.approx(10 * US, rel=0.05)
+
+
+@pytest.mark.parametrize("cold", [True, False])
+def test_a_winner_does_not_lose_in_the_other_caches(cold: bool) -> None:
+    def times(here: float, there: float) -> dict[str, float]:
+        return {"ms": here * US if cold else there * US, "warm_ms": there * US if cold else here * US}
+
+    base = {"name": "default", **times(20, 18)}
+    fickle = {"name": "fickle", **times(14, 22)}
+    steady = {"name": "steady", **times(16, 17)}
+    where = "warm caches" if cold else "cold caches"
+    result = tune(base, fickle, cold_b=cold)
+    assert result["winner"].kernel == "default"
+    assert "sim0:fickle" in result["why"]
+    assert f"slower in {where}" in result["why"]
+    result = tune(base, fickle, steady, cold_b=cold)
+    assert result["winner"].kernel == "steady"
+    assert "; sim0:fickle is" in result["why"]
+    # One per cent is no loss.
+    assert tune(base, {"name": "even", **times(14, 18.1)}, cold_b=cold)["winner"].kernel == "even"
+
+
+def test_long_calls_need_no_comparison_in_other_caches() -> None:
+    # Of a call of 2 ms, what caches can give is less than one per cent.
+    result = tune(kernel("default", 2.0), kernel("fast", 1.5, warm_ms=9.0), cold_b=True)
+    assert result["winner"].kernel == "fast"
+
+
+def test_without_memory_to_overwrite_caches_it_is_warm() -> None:
+    kernels = kernel("default", 20 * US, warm_ms=10 * US), kernel("fast", 15 * US, warm_ms=8 * US)
+    card = {"cache_bytes": 1 << 30, "memory_bytes": 1 << 28}
+    result = tune(*kernels, cold_b=True, card=card)
+    assert not result["cold"]
+    assert result["winner"].kernel == "fast"
+
+
+# ---- what a time is -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("launch_us", [0.5, 4.0, 10.0])
+@pytest.mark.parametrize("cold", [False, True])
+def test_launches_are_not_in_the_time(launch_us: float, cold: bool) -> None:
+    # Faster than the host can launch them.
+    card = {"launch_us": launch_us, "cache_bytes": 1 << 26, "resolution_us": 0.5}
+    result = tune(kernel("default", 5 * US), kernel("fast", 3 * US), card=card, cold_b=cold)
+    assert result["winner"].kernel == "fast"
+    assert result["default_ms"] == pytest.approx(5 * US, abs=0.5 * US)
+    assert result["winner_ms"] == pytest.approx(3 * US, abs=0.5 * US)
+
+
+def test_a_card_that_runs_everything_at_once_is_measured_too() -> None:
+    result = tune(kernel("default", 0.2), kernel("fast", 0.1), card={"at_once": True}, cold_b=True)
+    assert result["winner"].kernel == "fast"
+    assert result["after"]["filled_bytes"] < 3e9  # no more and more work to hide launches behind
+
+
+def test_a_first_launch_is_not_in_the_time() -> None:
+    # The runtime loads code then.
+    result = tune(kernel("default", 20 * US), kernel("fast", 15 * US, first_ms=3.0))
+    assert result["winner"].kernel == "fast"
+    assert result["winner_ms"] == pytest.approx(15 * US, rel=0.05)
+
+
+def test_small_kernels_are_timed_in_batches() -> None:
+    result = tune(kernel("default", 2 * US), kernel("fast", 1.5 * US))
+    assert result["winner"].kernel == "fast"
+    assert result["calls"][0][1] >= 25 * len(result["samples"]["sim0:fast"])
+
+
+def at_card_speed(*kernels: dict[str, Any], max_tuning_ms: float) -> dict[str, Any]:
+    return tune(*kernels, max_tuning_ms=max_tuning_ms, card={"resolution_us": 0.5})
+
+
+@pytest.mark.parametrize(("noise", "spikes"), [(0.02, 0.0), (0.1, 0.1), (0.3, 0.0), (0.3, 0.05)])
+def test_equal_kernels_keep_the_default(noise: float, spikes: float) -> None:
+    assert switches(60, [1.0, 1.0], noise, tuner=at_card_speed, spikes=spikes) <= 1
+
+
+def test_many_equal_kernels_keep_the_default() -> None:
+    assert switches(60, [0.1] * 5, 0.2, tuner=at_card_speed, budget=300.0) <= 1
+
+
+@pytest.mark.parametrize(("noise", "spikes"), [(0.02, 0.0), (0.1, 0.1), (0.3, 0.0)])
+def test_a_ten_percent_faster_kernel_is_found(noise: float, spikes: float) -> None:
+    assert switches(60, [1.0, 0.9], noise, tuner=at_card_speed, spikes=spikes) >= 56
+
+
+# ---- the budget ---------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    times=st.lists(st.floats(0.002, 20.0), min_size=1, max_size=6),
+    budget=st.floats(0.5, 200.0),
+    noise=st.sampled_from([0.0, 0.3]),
+    scope_all=st.booleans(),
+    cold=st.booleans(),
+    prepare_ms=st.sampled_from([0.0, 0.5]),
+    others=st.integers(0, 200),
+)
+def test_the_budget_is_overrun_by_one_sample_at_most(
+    times: list[float],
+    budget: float,
+    noise: float,
+    scope_all: bool,
+    cold: bool,
+    prepare_ms: float,
+    others: int,
+) -> None:
+    kernels = [kernel(f"k{i}", ms, noise=noise, seed=i) for i, ms in enumerate(times)]
+    kernels += [found(f"x{i}", 0.5 + 0.01 * i) for i in range(others)]
+    result = tune(
+        *kernels, max_tuning_ms=budget, scope_all=scope_all, cold_b=cold, prepare_ms=prepare_ms
+    )
+    slowest = max([*times, 2.5]) * np.exp(5 * noise)
+    listed = prepare_ms * len(times)
+    # First call, probe, and what a sample has beside its call; listed kernels are all prepared first.
+    assert result["wall_ms"] <= budget + 3 * slowest + listed + 1.0
+
+
+def test_a_default_that_fills_the_budget_is_not_raced() -> None:
+    result = tune(kernel("default", 50.0), kernel("fast", 1.0), max_tuning_ms=100.0)
+    assert result["winner"].kernel == "default"
+    assert result["calls"][0][1] == 0
+    assert "one call of it takes 50 ms" in result["why"]
+    assert result["budget_ms"] == 100.0
+
+
+def test_what_is_queued_before_costs_none_of_the_budget() -> None:
+    kernels = kernel("default", 20 * US), kernel("fast", 15 * US)
+    result = tune(*kernels, card={"busy_ms": 500.0}, max_tuning_ms=50.0)
+    assert result["winner"].kernel == "fast"
+    assert result["wall_ms"] > 500.0
+    assert result["spent_ms"] < 51.0
+
+
+def test_hopeless_kernels_are_called_a_few_times_only() -> None:
+    result = tune(kernel("default", 20 * US), kernel("hopeless", 900 * US), kernel("slow", 35 * US))
+    assert result["calls"][0][1] <= 5
+    assert result["calls"][0][2] <= 25
+    assert result["rejected"] == {}
+
+
+# ---- graphs, memory -----------------------------------------------------------------------------
+
+
+def test_nothing_is_done_while_a_graph_is_captured() -> None:
+    result = tune(kernel("default", 20 * US), kernel("fast", 15 * US), card={"capturing": True})
+    assert result["winner"].kernel == "default"
+    assert result["has_plan"]
+    assert result["why"] == "the default, unmeasured: a graph is being captured"
+    assert 0.0 < result["budget_ms"] < 0.01  # it will be measured another time
+    assert result["calls"] == [[0, 0]]
+    assert result["after"] == result["before"]
+
+
+@pytest.mark.parametrize("first", range(1, 9))
+@pytest.mark.parametrize("verify", [True, False])
+def test_memory_that_fails_is_never_an_error(first: int, verify: bool) -> None:
+    kernels = kernel("default", 20 * US), kernel("fast", 15 * US)
+    result = tune(*kernels, card={"fail_allocation": first}, verify=verify, cold_b=True)
+    assert gave_everything_back(result)
+    measured = result["winner_ms"] > 0.0
+    if measured:
+        assert result["winner"].kernel == "fast"
+    else:
+        assert result["winner"].kernel == "default"
+        assert "unmeasured" in result["why"]
+        assert "memory" in result["why"]
+    # With the scratch and its image there is enough.
+    assert measured == (first >= 2)
+
+
+def test_page_locked_memory_is_not_needed() -> None:
+    result = tune(kernel("default", 20 * US), kernel("fast", 15 * US), card={"no_pinned": True})
+    assert result["winner"].kernel == "fast"
+
+
+def test_a_smaller_workspace_leaves_out_who_needs_more() -> None:
+    kernels = kernel("default", 20 * US), kernel("large", 10 * US, workspace_bytes=1 << 20)
+    result = tune(*kernels, workspace_bytes=1 << 20)
+    assert result["winner"].kernel == "large"
+    # The session's takes half of this.
+    result = tune(*kernels, workspace_bytes=1 << 20, card={"memory_bytes": (1 << 21) - (1 << 17)})
+    assert result["winner"].kernel == "default"
+    assert result["rejected"]["sim0:large"].startswith("needs a workspace of 1048576 bytes, there are 524288")
+
+
+def test_the_ceiling_holds() -> None:
+    problem = make_problem(200, 300, 100)
+    ceiling = 4 << 20
+    kernels = kernel("default", 20 * US), kernel("fast", 15 * US)
+    result = tune(*kernels, problem=problem, max_scratch_bytes=ceiling, cold_b=True, workspace_bytes=0)
+    assert result["winner"].kernel == "fast"
+    assert result["after"]["most_allocated"] - result["before"]["allocated"] <= ceiling
+    result = tune(*kernels, problem=problem, max_scratch_bytes=100_000)
+    assert result["winner"].kernel == "default"
+    assert "more than the ceiling of 100000 bytes" in result["why"]
+
+
+# ---- a transposed B -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transposes", [False, True])
+def test_a_transposed_b_is_made_for_who_reads_it(transposes: bool) -> None:
+    problem = make_problem(6, 50, 70, b_constant=1)
+    kernels = kernel("default", 20 * US), kernel("transposed", 10 * US, transposed=True)
+    result = tune(*kernels, problem=problem, transposes=transposes)
+    assert result["winner"].kernel == "transposed"
+    assert result["rejected"] == {}
+    assert gave_everything_back(result)
+    unverified = tune(*kernels, problem=problem, transposes=transposes, verify=False)
+    assert unverified["winner"].kernel == "transposed"
+    found_it = tune(kernels[0], found("found", 10 * US, transposed=True), problem=problem)
+    assert found_it["winner"].kernel == "found"
+
+
+def test_without_a_transposed_b_who_reads_it_is_out() -> None:
+    kernels = kernel("default", 20 * US), kernel("transposed", 10 * US, transposed=True)
+    result = tune(*kernels)
+    assert result["rejected"] == {"sim0:transposed": "needs a transposed copy of B: B is not constant"}
+    problem = make_problem(6, 500, 700, b_constant=1)
+    result = tune(*kernels, problem=problem, max_scratch_bytes=2_000_000)
+    assert "more than the ceiling of 2000000 bytes" in result["rejected"]["sim0:transposed"]
+    result = tune(*kernels, problem=problem, max_tuning_ms=4.0)
+    assert "does not pay for making it" in result["rejected"]["sim0:transposed"]
+    assert result["calls"][0][1] == 0
+
+
+# ---- hangs, lost cards --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", [0, 2, 6, 30])
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_kernel_that_hangs_is_denied_and_left_alone(after: int, who: int) -> None:
+    names = [f"hang-{after}-{who}-{i}" for i in range(2)]
+    kernels = [kernel(names[0], 20 * US), kernel(names[1], 15 * US)]
+    kernels[who].update(defect="hangs", after=after)
+    result = tune(*kernels, hang_ms=20.0, remember_wrong=True, cold_b=True)
+    assert result["status"] == "internal error"
+    assert f"sim0:{names[who]}: did not end within 0.02 s: abandoned" in result["message"]
+    assert result["wall_ms"] <= 100.0 + 20.0 + 1.0
+    # Nothing waits for it, and nothing that it may use is freed.
+    assert result["after"]["freed_while_hung"] == 0
+    assert result["after"]["waited_while_hung"] == 0
+    assert result["after"]["streams"] == 2
+    denied = {name: reason for name, _, reason in native.denials()}
+    assert "did not end" in denied[f"sim0:{names[who]}"]
+    assert f"sim0:{names[1 - who]}" not in denied
+    again = tune(*kernels, remember_wrong=True)
+    assert again["winner"].kernel == names[1 - who]
+    assert again["calls"][0][who] == 0
+
+
+def test_a_session_that_does_not_come_to_an_end_is_not_waited_for() -> None:
+    kernels = kernel("default", 20 * US), kernel("fast", 15 * US)
+    result = tune(*kernels, card={"busy_ms": 5000.0}, hang_ms=20.0)
+    assert result["winner"].kernel == "default"
+    assert "what was queued before did not end within 20 ms" in result["why"]
+    assert result["wall_ms"] < 21.0
+    assert result["calls"] == [[0, 0]]
+    assert gave_everything_back(result)
+
+
+@pytest.mark.parametrize("after", [0, 4, 40])
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_lost_card_ends_everything(after: int, who: int) -> None:
+    names = [f"lost-{after}-{who}-{i}" for i in range(2)]
+    kernels = [kernel(names[0], 20 * US), kernel(names[1], 15 * US)]
+    kernels[who].update(defect="loses_card", after=after)
+    result = tune(*kernels, remember_wrong=True)
+    assert result["status"] == "internal error"
+    assert "an illegal memory access was encountered" in result["message"]
+    # A default without which a session has nothing is not blamed: it may have been anybody.
+    denied = {name for name, _, _ in native.denials()}
+    assert (f"sim0:{names[who]}" in denied) == (who == 1)
+
+
+# ---- journal, pacer -----------------------------------------------------------------------------
+
+
+def test_every_call_is_in_the_journal_under_its_name() -> None:
+    result = tune(*LISTED, *VALLEY)
+    depth = 0
+    entered = set()
+    for line in result["journal"]:
+        word, *names = line.split()
+        depth += {"begin": 1, "enter": 1, "leave": -1, "end": -1}[word]
+        assert 0 <= depth <= 2
+        if word == "enter":
+            entered.add(names[0])
+    assert depth == 0
+    called = {
+        f"sim0:{spec['name']}"
+        for spec, calls in zip([*LISTED, *VALLEY], result["calls"][0], strict=True)
+        if calls > 0
+    }
+    assert entered == called
+
+
+@pytest.mark.parametrize("turns", [0, 1, 5, 12, 40])
+def test_it_gives_up_when_told_to(turns: int) -> None:
+    result = tune(kernel("default", 20 * US), kernel("fast", 15 * US), pacer={"cancel_after": turns})
+    assert result["status"] == "cancelled"
+    assert gave_everything_back(result)
