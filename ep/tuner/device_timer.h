@@ -52,6 +52,8 @@ class DeviceTimer {
  private:
   explicit DeviceTimer(MeasuringStream& stream) : stream_(stream) {}
   Status Fill(size_t bytes);
+  // Leaves nothing of what was there in the caches, and little that is still to be written back.
+  Status Flush();
   // Work to hide launches behind.
   Status Lead(int fills);
   // `late`: the card had to wait for the host.
