@@ -48,7 +48,9 @@ double AlgoMs(const CostProblem& p, const Algo& algo, bool cold) {
   if (algo.splits > 1) ms += 0.001 + 2 * algo.splits * result * 4 / kBytesWarm;
   const uint64_t hash = Mix({algo.id, algo.tile_m, algo.tile_n, algo.stages, algo.splits,
                              algo.variant, p.m, p.n, p.k, static_cast<int64_t>(p.type)});
-  return ms * (1 + 0.15 * static_cast<double>(hash % 1000) / 1000);
+  ms *= 1 + 0.15 * static_cast<double>(hash % 1000) / 1000;
+  if (cold) ms *= 1.1 + 0.2 * static_cast<double>((hash >> 20) % 1000) / 1000;
+  return ms;
 }
 
 int ShapeClass(int64_t m, int64_t n, int64_t k) { return static_cast<int>((m + n + k) % 3); }

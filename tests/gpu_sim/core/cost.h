@@ -2,7 +2,8 @@
 //
 // The cost is a function of the problem and the kernel: waves of tiles over the card's units or the
 // bytes over its memory, a start, the sum over splits, and up to 15 % by a hash. From a cold cache
-// memory is slower. See AlgoMs in core/cost.cc.
+// memory is slower and all of it takes 10 to 30 % longer, by a hash too. See AlgoMs in
+// core/cost.cc.
 //
 // What a heuristic says depends on the class of the shape, (m + n + k) % 3, so that tests can know
 // what tuning must find:

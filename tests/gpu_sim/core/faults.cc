@@ -165,6 +165,7 @@ void Hang(std::string_view kind) {
   State& state = TheState();
   std::unique_lock lock(state.mutex);
   const uint64_t seen = state.releases;
+  ++state.counts["hanging"];
   state.released.wait(lock, [&] {
     return state.releases != seen || state.faults.find(kind) == state.faults.end();
   });

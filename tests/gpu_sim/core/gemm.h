@@ -43,7 +43,7 @@ struct Summation {
   int splits = 1;
   // Where the splits' results lie until they are summed; null: in registers, so to speak.
   char* workspace = nullptr;
-  Type partial = Type::kF32;  // the type in the workspace: rounds for good
+  Type partial = Type::kF32;    // the type in the workspace: rounds for good
   void (*between)() = nullptr;  // called once between writing to the workspace and reading from it
 };
 

@@ -4,11 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "core/attributes.h"
 #include "core/faults.h"
 #include "core/gemm.h"
+#include "core/graveyard.h"
 
 namespace simgpu {
 
@@ -92,7 +94,7 @@ bool Destroy(void* object) {
   T* const typed = Checked<T>(object);
   if (typed == nullptr) return false;
   typed->magic = 0;
-  delete typed;
+  Bury(std::shared_ptr<T>(typed));
   Count("descriptors_destroyed");
   return true;
 }

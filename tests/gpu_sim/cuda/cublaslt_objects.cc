@@ -2,12 +2,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 
 #include "core/attributes.h"
 #include "core/card.h"
 #include "core/error.h"
 #include "core/faults.h"
 #include "core/flavour.h"
+#include "core/graveyard.h"
 #include "core/lt_objects.h"
 #include "cuda/cublaslt_algos.h"
 
@@ -89,7 +91,7 @@ SIM_API int cublasLtDestroy(void* handle) {
   LtHandle* const typed = Checked<LtHandle>(handle);
   if (typed == nullptr) return kNotInitialized;
   typed->magic = 0;
-  delete typed;
+  simgpu::Bury(std::shared_ptr<LtHandle>(typed));
   simgpu::Count("handles_destroyed");
   return kSuccess;
 }

@@ -2,11 +2,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 
 #include "core/card.h"
 #include "core/error.h"
 #include "core/faults.h"
 #include "core/flavour.h"
+#include "core/graveyard.h"
 #include "core/stream.h"
 #include "hip/hipblaslt_types.h"
 
@@ -102,7 +104,7 @@ SIM_API hipblasStatus_t hipblasLtDestroy(void* handle) {
   if (typed == nullptr) return kHipNotInitialized;
   static_cast<void>(simgpu::SynchronizeCard());
   typed->magic = 0;
-  delete typed;
+  simgpu::Bury(std::shared_ptr<HipHandle>(typed));
   simgpu::Count("handles_destroyed");
   return kHipSuccess;
 }

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/faults.h"
 #include "core/flavour.h"
+#include "core/graveyard.h"
 #include "core/launch.h"
 #include "core/lt_objects.h"
 #include "core/stream.h"
@@ -173,7 +174,7 @@ SIM_API int rocblas_destroy_handle(void* handle) {
   Handle* const typed = Checked<Handle>(handle);
   if (typed == nullptr) return kInvalidHandle;
   typed->magic = 0;
-  delete typed;
+  simgpu::Bury(std::shared_ptr<Handle>(typed));
   simgpu::Count("handles_destroyed");
   return kSuccess;
 }
