@@ -23,7 +23,7 @@ MAY_INCLUDE = {
     "gemm": {"gemm"},
     "tuner": {"tuner", "gemm"},
     "cache": {"cache", "gemm"},
-    "backends": {"backends", "gemm"},
+    "backends": {"backends", "abi", "gemm"},
     "abi": {"abi"},
     "provider": {"provider", "abi", "backends", "cache", "tuner", "gemm"},
     "bindings": {"bindings", "provider", "abi", "backends", "cache", "tuner", "gemm"},

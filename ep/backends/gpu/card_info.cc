@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cstdio>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -138,22 +138,22 @@ DeviceInfo ReadCard(const RuntimeApi& api, const VendorLibrary& runtime, int ord
 }
 
 size_t KfdCacheBytes(const std::string& nodes, std::string_view pci_bus_id) {
-  unsigned domain = 0;
-  unsigned bus = 0;
-  unsigned slot = 0;
-  unsigned function = 0;
-  if (std::sscanf(std::string(pci_bus_id).c_str(), "%x:%x:%x.%x", &domain, &bus, &slot,
-                  &function) != 4) {
-    return 0;
+  std::array<unsigned, 4> numbers = {};  // domain, bus, slot, function
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const char* end = pci_bus_id.data() + pci_bus_id.size();
+    const auto read = std::from_chars(pci_bus_id.data(), end, numbers[i], 16);
+    if (read.ec != std::errc()) return 0;
+    pci_bus_id = {read.ptr, static_cast<size_t>(end - read.ptr)};
+    if (!pci_bus_id.empty()) pci_bus_id.remove_prefix(1);  // ':', '.'
   }
-  const unsigned long location = bus << 8U | slot << 3U | function;
+  const unsigned long location = numbers[1] << 8U | numbers[2] << 3U | numbers[3];
   namespace fs = std::filesystem;
   std::error_code error;
   for (fs::directory_iterator node(nodes, error); !error && node != fs::directory_iterator();
        node.increment(error)) {
     const fs::path properties = node->path() / "properties";
     if (Property(properties, "location_id") != location) continue;
-    if (Property(properties, "domain").value_or(0) != domain) continue;
+    if (Property(properties, "domain").value_or(0) != numbers[0]) continue;
     // Each cache of the last level once: a card has several L2, but one last level.
     unsigned long last = 0;
     size_t kib = 0;

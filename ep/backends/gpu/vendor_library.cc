@@ -61,7 +61,7 @@ std::vector<std::string> FilesIn(const std::string& folder) {
 
 const link_map* MapOf(void* handle) noexcept {
   link_map* map = nullptr;
-  return dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 ? map : nullptr;
+  return dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0 ? map : nullptr;
 }
 
 // The name that a library has inside; empty: none.
