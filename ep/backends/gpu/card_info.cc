@@ -139,12 +139,13 @@ DeviceInfo ReadCard(const RuntimeApi& api, const VendorLibrary& runtime, int ord
 
 size_t KfdCacheBytes(const std::string& nodes, std::string_view pci_bus_id) {
   std::array<unsigned, 4> numbers = {};  // domain, bus, slot, function
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    const char* end = pci_bus_id.data() + pci_bus_id.size();
-    const auto read = std::from_chars(pci_bus_id.data(), end, numbers[i], 16);
+  const std::string id(pci_bus_id);
+  const char* next = id.c_str();
+  const char* const end = next + id.size();
+  for (unsigned& number : numbers) {
+    const auto read = std::from_chars(next, end, number, 16);
     if (read.ec != std::errc()) return 0;
-    pci_bus_id = {read.ptr, static_cast<size_t>(end - read.ptr)};
-    if (!pci_bus_id.empty()) pci_bus_id.remove_prefix(1);  // ':', '.'
+    next = read.ptr != end ? read.ptr + 1 : end;  // after ':' or '.'
   }
   const unsigned long location = numbers[1] << 8U | numbers[2] << 3U | numbers[3];
   namespace fs = std::filesystem;
