@@ -1,0 +1,169 @@
+"""Beside another provider of the same card, whose streams and memory ours has to share."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnxruntime as ort
+from onnx import helper
+from support import narrow
+from support.built import built
+from support.cards import (
+    BOTH,
+    backend,
+    card_session,
+    count,
+    empty_on_card,
+    ep_devices,
+    faults,
+    folder,
+    flavour,
+    on_card,
+    value_on_card,
+)
+from support.graphs import graph, model, value
+from support.sessions import assigned
+
+Array = npt.NDArray[Any]
+W = narrow.random((8, 8), "fp32", 5)
+OTHER = "OtherGpuExecutionProvider"
+
+
+@functools.cache
+def other() -> ctypes.CDLL:
+    """Registers the other provider."""
+    import os
+
+    pattern = "libcudart.so.*" if backend() == "cuda" else "libamdhip64.so.*"
+    (runtime,) = folder(flavour()).glob(pattern)
+    os.environ["OTHER_GPU_RUNTIME"] = str(runtime)
+    path = built("libtunableop_other_gpu.so")
+    ort.register_execution_provider_library("other", str(path))
+    library = ctypes.CDLL(str(path))
+    library.other_gpu_streams.restype = ctypes.c_int64
+    library.other_gpu_kernels.restype = ctypes.c_int64
+    return library
+
+
+def mixed(length: int) -> onnx.ModelProto:
+    """Flatten, which the other provider runs, and MatMul, which ours runs, in turns."""
+    nodes, last = [], "X"
+    for i in range(length):
+        nodes.append(helper.make_node("Flatten", [last], [f"f{i}"], name=f"flatten{i}"))
+        nodes.append(helper.make_node("MatMul", [f"f{i}", "W"], [f"m{i}"], name=f"matmul{i}"))
+        last = f"m{i}"
+    nodes.append(helper.make_node("Flatten", [last], ["Y"], name="flatten"))
+    return model(graph(nodes, [value("X", ["m", 8])], [value("Y", ["m", 8])], {"W": W}))
+
+
+def beside(length: int, **options: Any) -> ort.InferenceSession:
+    """Ours first, as it has to be."""
+    ep_devices()
+    other()
+    (device,) = (device for device in ort.get_ep_devices() if device.ep_name == OTHER)
+    settings = ort.SessionOptions()
+    ours = ep_devices()[0]
+    texts = {key: str(text) for key, text in ({"tuning": "off"} | options).items()}
+    settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    settings.add_provider_for_devices([ours], texts)
+    settings.add_provider_for_devices([device], {})
+    session = ort.InferenceSession(mixed(length).SerializeToString(), settings, enable_fallback=0)
+    session.disable_fallback()
+    operators = {(provider, op) for provider, op, _ in assigned(session)}
+    assert operators == {("TunableOpExecutionProvider", "MatMul"), (OTHER, "Flatten")}
+    return session
+
+
+def product(x: Array, length: int) -> Array:
+    for _ in range(length):
+        x = x @ W
+    return x
+
+
+def close(got: Array, expected: Array, what: str = "") -> None:
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-4 * float(np.abs(expected).max()), err_msg=what)
+
+
+@on_card(*BOTH)
+def test_both_work_on_one_stream_and_in_one_memory() -> None:
+    session = beside(4)
+    x = narrow.random((5, 8), "fp32", 1)
+    output = empty_on_card((5, 8), np.float32)
+    binding = session.io_binding()
+    binding.bind_ortvalue_input("X", value_on_card(x))
+    binding.bind_ortvalue_output("Y", output)
+    for _ in range(3):
+        session.run_with_iobinding(binding)
+    close(output.numpy(), product(x, 4))
+    before = count("copies"), count("mallocs"), other().other_gpu_kernels()
+    for _ in range(3):
+        session.run_with_iobinding(binding)
+    flattened = other().other_gpu_kernels() - before[2]
+    assert flattened == 3 * 5
+    assert count("copies") - before[0] == flattened, "nothing is copied between the two"
+    assert count("mallocs") == before[1]
+    close(output.numpy(), product(x, 4))
+
+
+@on_card(*BOTH)
+def test_slow_kernels_are_waited_for() -> None:
+    session = beside(3)
+    faults("real_slow:20")
+    for rows in (1, 5, 5, 64, 5):
+        x = narrow.random((rows, 8), "fp32", rows)
+        close(session.run(None, {"X": x})[0], product(x, 3), f"{rows} rows")
+
+
+@on_card(*BOTH)
+def test_six_threads_each_with_a_stream() -> None:
+    session = beside(4)
+    faults("real_slow:1")
+    x = {rows: narrow.random((rows, 8), "fp32", rows) for rows in (1, 2, 5, 16, 33, 70)}
+    expected = {rows: product(array, 4) for rows, array in x.items()}
+    failures: list[str] = []
+
+    def serve(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        try:
+            for _ in range(40):
+                rows = int(rng.choice(list(x)))
+                close(session.run(None, {"X": x[rows]})[0], expected[rows], f"{rows} rows")
+        except BaseException as error:
+            failures.append(str(error))
+
+    threads = [threading.Thread(target=serve, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, f"{len(failures)} threads: {failures[0]}"
+    assert other().other_gpu_streams() > 1
+    assert count("illegal_address") == 0
+
+
+@on_card(*BOTH)
+def test_tuning_beside_another_provider() -> None:
+    session = beside(2, tuning="online", max_tuning_ms=5, warmup_iter=1)
+    for rows in (1, 5, 5):
+        x = narrow.random((rows, 8), "fp32", rows)
+        close(session.run(None, {"X": x})[0], product(x, 2), f"{rows} rows")
+
+
+@on_card(*BOTH)
+def test_sessions_with_and_without_it() -> None:
+    x = narrow.random((5, 8), "fp32", 1)
+    for _ in range(2):
+        close(beside(3).run(None, {"X": x})[0], product(x, 3))
+        alone = card_session(mixed(3))
+        close(alone.run(None, {"X": x})[0], product(x, 3))
+
+
+def test_the_other_provider_is_built() -> None:
+    assert isinstance(built("libtunableop_other_gpu.so"), Path)
