@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,8 @@ from support.cards import (
     empty_on_card,
     ep_devices,
     faults,
-    folder,
     flavour,
+    folder,
     on_card,
     value_on_card,
 )
@@ -39,8 +40,6 @@ OTHER = "OtherGpuExecutionProvider"
 @functools.cache
 def other() -> ctypes.CDLL:
     """Registers the other provider."""
-    import os
-
     pattern = "libcudart.so.*" if backend() == "cuda" else "libamdhip64.so.*"
     (runtime,) = folder(flavour()).glob(pattern)
     os.environ["OTHER_GPU_RUNTIME"] = str(runtime)

@@ -139,13 +139,16 @@ def test_gemm_with_every_c(kind: str) -> None:
 
 @on_card(*BOTH)
 def test_gemm_of_special_sizes() -> None:
+    narrowest: list[tuple[int, ...]] = [(1,), (1, 1), (7, 1)]
+    lowest: list[tuple[int, ...]] = [(4,), (1, 4), (1, 1), (1,)]
+    of_nothing: list[tuple[int, ...] | None] = [None, (4,), (5, 1), (5, 4), (1,)]
     for attributes in ({}, {"beta": 3.0}):
-        for c_shape in ((1,), (1, 1), (7, 1)):
-            gemm_once("fp32", (7, 8), (8, 1), c_shape, attributes)  # n = 1
-        for c_shape in ((4,), (1, 4), (1, 1), (1,)):
-            gemm_once("fp32", (1, 8), (8, 4), c_shape, attributes)  # m = 1
-        for c_shape in (None, (4,), (5, 1), (5, 4), (1,)):
-            gemm_once("fp32", (5, 0), (0, 4), c_shape, attributes)  # an empty sum
+        for c_shape in narrowest:
+            gemm_once("fp32", (7, 8), (8, 1), c_shape, attributes)
+        for c_shape in lowest:
+            gemm_once("fp32", (1, 8), (8, 4), c_shape, attributes)
+        for shape in of_nothing:  # empty sums
+            gemm_once("fp32", (5, 0), (0, 4), shape, attributes)
         gemm_once("fp32", (0, 8), (8, 4), (4,), attributes)
         gemm_once("fp32", (5, 8), (8, 4), (4,), attributes, constant=True)
 
@@ -172,9 +175,7 @@ def test_a_library_without_an_epilogue_gets_the_biases_laid_under() -> None:
     # rocBLAS has no epilogues at all.
     for kind in KINDS:
         for attributes in ({}, {"beta": 0.5}):
-            model = narrow.one_node(
-                "Gemm", {"A": (5, 8), "B": (8, 6), "C": (6,)}, {}, kind, **attributes
-            )
+            model = narrow.one_node("Gemm", {"A": (5, 8), "B": (8, 6), "C": (6,)}, {}, kind, **attributes)
             libraries = "rocblas" if backend() == "hip" else "cublaslt"
             session = card_session(model, candidates=libraries)
             a, b, c = (narrow.random(shape, kind, 4) for shape in ((5, 8), (8, 6), (6,)))
@@ -231,7 +232,9 @@ def test_types_without_kernels_stay_on_the_cpu_and_are_explained() -> None:
 @on_card(*BOTH)
 def test_claimed_nodes_say_their_type() -> None:
     for kind in KINDS:
-        model = narrow.one_node("MatMul", {"A": (3, 8), "B": (8, 6)}, {"B": narrow.random((8, 6), kind)}, kind)
+        model = narrow.one_node(
+            "MatMul", {"A": (3, 8), "B": (8, 6)}, {"B": narrow.random((8, 6), kind)}, kind
+        )
         session = tunableop.InferenceSession(model, device=backend(), tuning="off")
         (node,) = tunableop.explain(session).nodes
         assert node.claimed

@@ -31,6 +31,8 @@ MAY_INCLUDE = {
     "module": {"module", "bindings", "backends", "cache", "tuner", "gemm"},
     # tests/native/faulty: a library as any user may write.
     "faulty": {"backends"},
+    # tests/native/other_gpu: another provider, which knows ONNX Runtime only.
+    "other_gpu": {"abi"},
 }
 
 

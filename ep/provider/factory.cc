@@ -93,8 +93,8 @@ OrtStatus* Factory::GetSupportedDevicesImpl(OrtEpFactory* self,
       if (Ort().api->HardwareDevice_Type(device) != OrtHardwareDeviceType_CPU) continue;
       // No allocator is registered: ONNX Runtime's own CPU memory is used, and feeds are not
       // copied.
-      TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().ep_api->CreateEpDevice(self, device, nullptr, nullptr,
-                                                                 &room[*ep_device_count]));
+      TUNABLEOP_RETURN_IF_ORT_ERROR(
+          Ort().ep_api->CreateEpDevice(self, device, nullptr, nullptr, &room[*ep_device_count]));
       ++*ep_device_count;
     }
     return Status::Ok();
@@ -120,8 +120,8 @@ OrtStatus* Factory::CreateEpImpl(OrtEpFactory* self, const OrtHardwareDevice* co
     const bool on_card = card.value() != nullptr;
     Result<const OrtKernelRegistry*> registry = factory.Registry(on_card);
     if (!registry.ok()) return registry.TakeStatus();
-    Result<Target> target = (on_card ? Target::Card(card.value()->gpu()) : Target::Cpu())
-                                .Restricted(options.value());
+    Result<Target> target =
+        (on_card ? Target::Card(card.value()->gpu()) : Target::Cpu()).Restricted(options.value());
     if (!target.ok()) return target.TakeStatus();
     std::shared_ptr<GpuSession> gpu;
     if (on_card) {

@@ -17,8 +17,8 @@ namespace {
 ClaimRules RulesOf(const SessionState& state, const GpuSession* gpu) {
   if (gpu == nullptr) return {state.options().claim, "a CPU", {DataType::kFloat32}};
   ClaimRules rules{state.options().claim, gpu->card().Name(), {}};
-  for (const DataType type : {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16,
-                              DataType::kFloat64}) {
+  for (const DataType type :
+       {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16, DataType::kFloat64}) {
     if (gpu->card().Runs(type)) rules.types.push_back(type);
   }
   return rules;
@@ -113,8 +113,8 @@ OrtStatus* Provider::CreateAllocatorImpl(OrtEp* self, const OrtMemoryInfo* info,
   *allocator = nullptr;
   return Guard([&]() -> Status {
     const GpuSession& gpu = *static_cast<Provider*>(self)->gpu_;
-    const bool host = Ort().api->MemoryInfoGetDeviceMemType(info) ==
-                      OrtDeviceMemoryType_HOST_ACCESSIBLE;
+    const bool host =
+        Ort().api->MemoryInfoGetDeviceMemType(info) == OrtDeviceMemoryType_HOST_ACCESSIBLE;
     *allocator = host ? MakeSessionAllocator(gpu.host_memory(), gpu.card().host_memory())
                       : MakeSessionAllocator(gpu.memory(), gpu.card().memory());
     return Status::Ok();

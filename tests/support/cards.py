@@ -19,7 +19,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import onnx
 import onnxruntime as ort

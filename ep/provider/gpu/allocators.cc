@@ -131,6 +131,8 @@ OrtAllocator* MakeSessionAllocator(std::shared_ptr<MemoryPool> pool, const OrtMe
 
 OrtAllocator* MakeSharedAllocator(Card& card, bool host) { return new SharedAllocator(card, host); }
 
-void ReleaseAllocatorOfOurs(OrtAllocator* allocator) noexcept { delete static_cast<Allocator*>(allocator); }
+void ReleaseAllocatorOfOurs(OrtAllocator* allocator) noexcept {
+  delete static_cast<Allocator*>(allocator);
+}
 
 }  // namespace tunableop

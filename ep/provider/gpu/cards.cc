@@ -15,9 +15,9 @@ constexpr size_t kAlignment = 256;
 Result<OrtMemoryInfo*> MakeMemoryInfo(const char* name, const Device& device,
                                       OrtDeviceMemoryType type, size_t alignment) {
   OrtMemoryInfo* info = nullptr;
-  TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->CreateMemoryInfo_V2(
-      name, OrtMemoryInfoDeviceType_GPU, device.vendor_id(), device.ordinal(), type, alignment,
-      OrtDeviceAllocator, &info));
+  TUNABLEOP_RETURN_IF_ORT_ERROR(
+      Ort().api->CreateMemoryInfo_V2(name, OrtMemoryInfoDeviceType_GPU, device.vendor_id(),
+                                     device.ordinal(), type, alignment, OrtDeviceAllocator, &info));
   return info;
 }
 
@@ -78,9 +78,8 @@ bool HasStockGpu() noexcept {
 
 Result<std::unique_ptr<Card>> Card::Create(const Gpu& gpu) {
   std::unique_ptr<Card> card(new Card(gpu));
-  Result<OrtMemoryInfo*> memory =
-      MakeMemoryInfo("TunableOp", *gpu.device, OrtDeviceMemoryType_DEFAULT,
-                     HasStockGpu() ? kAlignment : 0);
+  Result<OrtMemoryInfo*> memory = MakeMemoryInfo(
+      "TunableOp", *gpu.device, OrtDeviceMemoryType_DEFAULT, HasStockGpu() ? kAlignment : 0);
   if (!memory.ok()) return memory.TakeStatus();
   card->memory_ = memory.value();
   Result<OrtMemoryInfo*> host =

@@ -71,12 +71,12 @@ class Card {
   std::vector<MemoryPool*> pools_;
 };
 
-// Whether this ONNX Runtime has a GPU provider built in. It copies its memory itself, on the streams
-// that its kernels run on, which we are not told; and in a session with both of us ONNX Runtime
-// would take the first provider's allocator for both, were their memory the same to it. There our
-// memory claims an alignment of 256 bytes, which makes it another, and still shared without copies
-// between nodes. Alone it claims none: then it is what Python calls "cuda", and inputs and outputs
-// that are bound there are used as they are.
+// Whether this ONNX Runtime has a GPU provider built in. It copies its memory itself, on the
+// streams that its kernels run on, which we are not told; and in a session with both of us ONNX
+// Runtime would take the first provider's allocator for both, were their memory the same to it.
+// There our memory claims an alignment of 256 bytes, which makes it another, and still shared
+// without copies between nodes. Alone it claims none: then it is what Python calls "cuda", and
+// inputs and outputs that are bound there are used as they are.
 bool HasStockGpu() noexcept;
 
 // In the order of Gpus(). Made at the first call. Empty on a machine without cards.

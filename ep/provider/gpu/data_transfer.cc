@@ -50,8 +50,7 @@ class DataTransfer final : public OrtDataTransferImpl {
   }
 
   static OrtStatus* CopyTensorsImpl(OrtDataTransferImpl* /*self*/, const OrtValue** from,
-                                    OrtValue** to, OrtSyncStream** streams,
-                                    size_t count) noexcept {
+                                    OrtValue** to, OrtSyncStream** streams, size_t count) noexcept {
     return Guard([&]() -> Status {
       for (size_t i = 0; i < count; ++i) {
         TUNABLEOP_RETURN_IF_ERROR(
@@ -74,17 +73,17 @@ class DataTransfer final : public OrtDataTransferImpl {
     Card* target_card = CardOf(api.Value_GetMemoryDevice(to), false);
     if (source == nullptr || target == nullptr) {
       Card* card = source == nullptr ? source_card : target_card;
-      return {StatusCode::kOutOfMemory,
-              "TunableOp: there is no memory to copy " + std::to_string(bytes) + " bytes " +
-                  (source == nullptr ? "from" : "to") +
-                  (card != nullptr ? "; " + card->WhyNoMemory() : "")};
+      return {StatusCode::kOutOfMemory, "TunableOp: there is no memory to copy " +
+                                            std::to_string(bytes) + " bytes " +
+                                            (source == nullptr ? "from" : "to") +
+                                            (card != nullptr ? "; " + card->WhyNoMemory() : "")};
     }
     if (source_card == nullptr && target_card == nullptr) {
       std::memcpy(target, source, bytes);
       return Status::Ok();
     }
-    if (stream != nullptr && (source_card == nullptr || target_card == nullptr ||
-                              source_card == target_card)) {
+    if (stream != nullptr &&
+        (source_card == nullptr || target_card == nullptr || source_card == target_card)) {
       const Card& card = target_card != nullptr ? *target_card : *source_card;
       return card.device()->Copy(target, source, bytes,
                                  KindOf(source_card != nullptr, target_card != nullptr),
@@ -113,8 +112,7 @@ class DataTransfer final : public OrtDataTransferImpl {
     if (!order.ok()) return order.TakeStatus();
     const NativeStream stream = order.value().stream;
     TUNABLEOP_RETURN_IF_ERROR(NotCapturing(device, stream));
-    TUNABLEOP_RETURN_IF_ERROR(
-        device.Copy(target, source, bytes, CopyKind::kHostToDevice, stream));
+    TUNABLEOP_RETURN_IF_ERROR(device.Copy(target, source, bytes, CopyKind::kHostToDevice, stream));
     // The host's side of pageable memory is done with.
     if (order.value().alone && pageable) return Status::Ok();
     return device.Synchronize(stream);
@@ -126,8 +124,7 @@ class DataTransfer final : public OrtDataTransferImpl {
     if (!order.ok()) return order.TakeStatus();
     const NativeStream stream = order.value().stream;
     TUNABLEOP_RETURN_IF_ERROR(NotCapturing(device, stream));
-    TUNABLEOP_RETURN_IF_ERROR(
-        device.Copy(target, source, bytes, CopyKind::kDeviceToHost, stream));
+    TUNABLEOP_RETURN_IF_ERROR(device.Copy(target, source, bytes, CopyKind::kDeviceToHost, stream));
     return device.Synchronize(stream);
   }
 

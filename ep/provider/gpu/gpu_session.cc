@@ -56,8 +56,8 @@ Result<const void*> GpuSession::Ones(DataType type, int64_t count, NativeStream 
                   "a graph is being captured: run the model on these shapes once before");
   }
   constexpr int64_t kFewest = 4096;
-  const auto more = static_cast<int64_t>(
-      std::bit_ceil(static_cast<uint64_t>(std::max(count, kFewest))));
+  const auto more =
+      static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(count, kFewest))));
   const std::vector<std::byte> host = OnesOnHost(type, more);
   Result<DeviceBuffer> memory = DeviceBuffer::Create(card_.device(), host.size());
   if (!memory.ok()) return memory.TakeStatus();
@@ -65,8 +65,7 @@ Result<const void*> GpuSession::Ones(DataType type, int64_t count, NativeStream 
                                           CopyKind::kHostToDevice, streams_->own()));
   TUNABLEOP_RETURN_IF_ERROR(streams_->SynchronizeOwn());  // every stream may read them now
   // What was made before stays: kernels may be reading it.
-  constants_.push_back(
-      std::make_unique<Constants>(Constants{more, std::move(memory).value()}));
+  constants_.push_back(std::make_unique<Constants>(Constants{more, std::move(memory).value()}));
   made.store(constants_.back().get(), std::memory_order_release);
   return constants_.back()->memory.data();
 }

@@ -43,9 +43,7 @@ MemoryPool::~MemoryPool() {
   for (auto& [address, block] : blocks_) ToCard(block.memory);
 }
 
-bool MemoryPool::dead() const noexcept {
-  return forks_ != Forks() || streams_->device()->lost();
-}
+bool MemoryPool::dead() const noexcept { return forks_ != Forks() || streams_->device()->lost(); }
 
 Result<void*> MemoryPool::FromCard(size_t bytes) const noexcept {
   const Device& device = *streams_->device();
@@ -181,8 +179,8 @@ void MemoryPool::Free(void* memory) noexcept {
     if (found == blocks_.end() || !found->second.in_use) return;
     Block& block = found->second;
     block.in_use = false;
-    block.shared = kind_ == Kind::kDevice && block.stream == streams_->own() &&
-                   streams_->has_foreign();
+    block.shared =
+        kind_ == Kind::kDevice && block.stream == streams_->own() && streams_->has_foreign();
     stats_.in_use -= block.bytes;
     if (block.passing || closed_) {
       stats_.held -= block.bytes;

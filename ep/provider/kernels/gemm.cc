@@ -156,10 +156,9 @@ class Gemm final : public Kernel {
     // C may be bound to the memory of the result. Kernels write before they read the biases, and
     // rows are written in any order: only a C of the result's own shape can stay where it is.
     std::vector<float> copy;
-    const bool stays = addend.is_full(problem.m, problem.n) && addend.data == y &&
-                       problem.m > 1 && problem.n > 1;
-    if (!stays &&
-        Overlap(addend.data, bytes(addend.elements()), y, bytes(problem.m * problem.n))) {
+    const bool stays =
+        addend.is_full(problem.m, problem.n) && addend.data == y && problem.m > 1 && problem.n > 1;
+    if (!stays && Overlap(addend.data, bytes(addend.elements()), y, bytes(problem.m * problem.n))) {
       const auto* c = static_cast<const float*>(addend.data);
       copy.assign(c, c + addend.elements());
       addend.data = copy.data();
@@ -215,8 +214,8 @@ class Gemm final : public Kernel {
       TUNABLEOP_RETURN_IF_ERROR(
           device.Copy(operands.c, addend->data, c_bytes, CopyKind::kDeviceToDevice, stream));
     } else if (!full) {
-      TUNABLEOP_RETURN_IF_ERROR(LayUnderOnCard(*addend, beta_, operands.c, problem, *gpu(), state(),
-                                               node(), executor));
+      TUNABLEOP_RETURN_IF_ERROR(
+          LayUnderOnCard(*addend, beta_, operands.c, problem, *gpu(), state(), node(), executor));
     }
     if (!no_sum) return state().Run(problem, operands, executor, node());
     if (problem.beta == ScalarClass::kOne) return Status::Ok();
@@ -226,8 +225,8 @@ class Gemm final : public Kernel {
   // y = beta * y: a product of ones that counts for nothing, since there is no other way to ask a
   // GEMM library.
   Status Scale(Problem problem, Operands operands, Executor& executor) {
-    Result<const void*> ones = gpu()->Ones(type(), std::max(problem.m, problem.n),
-                                           executor.queue()->stream());
+    Result<const void*> ones =
+        gpu()->Ones(type(), std::max(problem.m, problem.n), executor.queue()->stream());
     if (!ones.ok()) return ones.TakeStatus();
     problem.k = 1;
     problem.trans_a = 1;  // see LayUnderOnCard

@@ -104,8 +104,7 @@ Status LayUnderOnCard(const Addend& c, float beta, void* y, const Problem& like,
                       SessionState& state, GemmNode& node, Executor& executor) {
   const int64_t m = like.m;
   const int64_t n = like.n;
-  Result<const void*> ones =
-      gpu.Ones(like.c_type, std::max(m, n), executor.queue()->stream());
+  Result<const void*> ones = gpu.Ones(like.c_type, std::max(m, n), executor.queue()->stream());
   if (!ones.ok()) return ones.TakeStatus();
   if (c.is_row(n)) {
     return Outer(ones.value(), c.data, y, m, n, beta, like, state, node, executor);

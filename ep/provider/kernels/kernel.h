@@ -64,8 +64,7 @@ class Kernel : public OrtKernelImpl {
   Result<TensorView> InputB(const OrtKernelContext* context) const;
   // Data of the kernel's output 0 with these dimensions. `empty`: it has no element, and null is no
   // error.
-  Result<void*> Output(OrtKernelContext* context, std::span<const int64_t> dims,
-                       bool empty) const;
+  Result<void*> Output(OrtKernelContext* context, std::span<const int64_t> dims, bool empty) const;
 
  private:
   static OrtStatus* ComputeImpl(OrtKernelImpl* self, OrtKernelContext* context) noexcept;

@@ -22,7 +22,9 @@ class Memcpy final : public OrtKernelImpl {
     OrtKernelImpl::Compute = [](OrtKernelImpl* self, OrtKernelContext* context) noexcept {
       return Guard([&] { return static_cast<Memcpy*>(self)->Copy(context); });
     };
-    OrtKernelImpl::Release = [](OrtKernelImpl* self) noexcept { delete static_cast<Memcpy*>(self); };
+    OrtKernelImpl::Release = [](OrtKernelImpl* self) noexcept {
+      delete static_cast<Memcpy*>(self);
+    };
   }
 
  private:

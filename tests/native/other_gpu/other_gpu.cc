@@ -168,8 +168,8 @@ struct Transfer : OrtDataTransferImpl {
         RETURN_IF_ERROR(g_api->GetTensorMutableData(to[i], &target));
         OrtSyncStream* stream = streams != nullptr ? streams[i] : nullptr;
         void* handle = stream != nullptr ? g_api->SyncStream_GetHandle(stream) : nullptr;
-        RETURN_IF_ERROR(Check(
-            g_runtime.MemcpyAsync(target, source, bytes, kAnyDirection, handle), "MemcpyAsync"));
+        RETURN_IF_ERROR(Check(g_runtime.MemcpyAsync(target, source, bytes, kAnyDirection, handle),
+                              "MemcpyAsync"));
         if (stream == nullptr) {
           RETURN_IF_ERROR(Check(g_runtime.StreamSynchronize(nullptr), "StreamSynchronize"));
         }
@@ -189,8 +189,7 @@ struct Flatten : OrtKernelImpl {
       ONNXTensorElementDataType type{};
       const int64_t* dims = nullptr;
       size_t rank = 0;
-      RETURN_IF_ERROR(
-          g_api->GetTensorElementTypeAndShapeDataReference(input, &type, &dims, &rank));
+      RETURN_IF_ERROR(g_api->GetTensorElementTypeAndShapeDataReference(input, &type, &dims, &rank));
       std::array<int64_t, 2> flat = {rank > 0 ? dims[0] : 1, 1};
       for (size_t i = 1; i < rank; ++i) flat[1] *= dims[i];
       OrtValue* output = nullptr;
@@ -245,7 +244,8 @@ struct Provider : OrtEp {
   Provider() : OrtEp{} {
     ort_version_supported = g_version;
     GetName = [](const OrtEp*) { return kName; };
-    GetCapability = [](OrtEp*, const OrtGraph* graph, OrtEpGraphSupportInfo* support) -> OrtStatus* {
+    GetCapability = [](OrtEp*, const OrtGraph* graph,
+                       OrtEpGraphSupportInfo* support) -> OrtStatus* {
       size_t count = 0;
       RETURN_IF_ERROR(g_api->Graph_GetNumNodes(graph, &count));
       std::vector<const OrtNode*> nodes(count);
