@@ -142,6 +142,7 @@ def test_six_threads_each_with_a_stream() -> None:
         thread.start()
     for thread in threads:
         thread.join()
+
     assert not failures, f"{len(failures)} threads: {failures[0]}"
     assert other().other_gpu_streams() > 1
     assert count("illegal_address") == 0

@@ -22,6 +22,7 @@ from support.cards import (
     faults,
     memory_used,
     on_card,
+    since,
     value_on_card,
 )
 from support.graphs import graph, matmul_model, model, value
@@ -218,6 +219,7 @@ def test_a_session_gives_everything_back() -> None:
     assert count("misuse") == 0
 
 
+@since(30, "has no allocator for outputs that are bound to a card by its name")
 @on_card("cuda13")
 def test_results_outlive_their_session() -> None:
     x = narrow.random((7, 8), "fp32", 1)
@@ -292,6 +294,7 @@ def test_half_the_workspace_is_better_than_none() -> None:
     close(session.run(None, {"X": x})[0], product(x, 2))
 
 
+@since(28, "cannot make a value in the memory of a device")
 @on_card(*BOTH)
 def test_page_locked_memory_is_a_place_for_results_too() -> None:
     session = card_session(matmul_model(["m", 8], None, constants={"B": W}))
@@ -305,6 +308,7 @@ def test_page_locked_memory_is_a_place_for_results_too() -> None:
     close(output.numpy(), x @ W)
 
 
+@since(25, "does not ask a plugin provider to wait")
 @on_card(*BOTH)
 def test_waiting_is_left_to_the_caller_where_the_run_says_so() -> None:
     session = card_session(chain(4))

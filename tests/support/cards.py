@@ -87,6 +87,13 @@ def on_card(
     return decorate
 
 
+def since(minor: int, why: str) -> pytest.MarkDecorator:
+    """For what older onnxruntimes cannot do."""
+    return pytest.mark.skipif(
+        int(ort.__version__.split(".")[1]) < minor, reason=f"onnxruntime {ort.__version__} {why}"
+    )
+
+
 def call_body(source: str, name: str, arguments: str) -> None:
     """In the process of a test."""
     spec = importlib.util.spec_from_file_location("card_tests", source)

@@ -101,7 +101,9 @@ void* MemoryPool::Allocate(size_t bytes, NativeStream stream) noexcept {
   if (bytes == 0 || bytes > size_t{1} << (kLargestLog2 - 1)) return nullptr;
   if (kind_ == Kind::kHost) stream = streams_->own();
   if (stream != streams_->own()) streams_->SawForeign();
-  if (stream == nullptr) streams_->UseLegacy();
+  // The handle of what is no stream of the card's: ONNX Runtime up to 1.28 asks for the memory of a
+  // whole run that way. Which streams will use it is not known.
+  if (stream == nullptr) stream = streams_->own();
   const size_t rounded = RoundUp(bytes);
   try {
     Block* block = nullptr;

@@ -41,12 +41,9 @@ class StreamQueues {
   bool has_foreign() const noexcept { return foreign_.load(std::memory_order_acquire); }
   // Kernels have run, and all of them on our own stream.
   bool alone() const noexcept { return !has_foreign() && Find(own()) != nullptr; }
-  // Kernels without a stream of ONNX Runtime's run on the legacy default stream: the null handle is
-  // what another provider of this session computes on.
-  void UseLegacy() noexcept { legacy_.store(true, std::memory_order_relaxed); }
-  NativeStream default_stream() const noexcept {
-    return legacy_.load(std::memory_order_relaxed) ? nullptr : own();
-  }
+  // Of a kernel without a stream of ONNX Runtime's. Where there are other streams, the null handle
+  // is what another provider computes on: the legacy default stream.
+  NativeStream default_stream() const noexcept { return has_foreign() ? nullptr : own(); }
 
   // Waits for our own stream, or for all others that were met; reports what went wrong on them.
   Status SynchronizeOwn() const;
@@ -69,7 +66,6 @@ class StreamQueues {
   DeviceStream own_;
   const uint64_t forks_;  // of the process that made this: see Forks()
   std::atomic<bool> foreign_{false};
-  std::atomic<bool> legacy_{false};
   // Grows at the head until Close; what is in it stays where it is.
   std::atomic<Node*> head_{nullptr};
   mutable std::mutex mutex_;  // on making and closing

@@ -27,6 +27,7 @@ const OrtEpApi* g_ep_api = nullptr;
 uint32_t g_version = 0;
 std::atomic<int64_t> g_streams{0};
 std::atomic<int64_t> g_kernels{0};
+std::atomic<int64_t> g_transfers{0};
 
 // What the two runtimes have in common.
 struct Runtime {
@@ -159,6 +160,7 @@ struct Transfer : OrtDataTransferImpl {
     };
     CopyTensors = [](OrtDataTransferImpl*, const OrtValue** from, OrtValue** to,
                      OrtSyncStream** streams, size_t count) -> OrtStatus* {
+      g_transfers += static_cast<int64_t>(count);
       for (size_t i = 0; i < count; ++i) {
         size_t bytes = 0;
         const void* source = nullptr;
@@ -338,3 +340,4 @@ OTHER_EXPORT OrtStatus* ReleaseEpFactory(OrtEpFactory* /*factory*/) { return nul
 
 OTHER_EXPORT int64_t other_gpu_streams() { return g_streams; }
 OTHER_EXPORT int64_t other_gpu_kernels() { return g_kernels; }
+OTHER_EXPORT int64_t other_gpu_transfers() { return g_transfers; }
