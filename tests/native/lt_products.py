@@ -212,7 +212,7 @@ def checked(
 ) -> list[native.Candidate]:
     """Every kernel that is proposed gives the right answer. Returns them."""
     trial = Trial(product, library, lane)
-    found = library.candidates(trial.problem, scope_all=True)
+    found: list[native.Candidate] = library.candidates(trial.problem, scope_all=True)
     for candidate in found[:most]:
         trial.check(candidate)
     return found

@@ -53,7 +53,7 @@ void Heuristics(const Card& card, const std::vector<Shape>& shapes) {
         if (first.empty()) first = name;
         ++kernels;
         same_bytes += same ? 1 : 0;
-        lost += name.starts_with("(") ? 1 : 0;
+        lost += name.starts_with('(') ? 1 : 0;
         if (!same) {
           std::printf("heuristic %s %s: %s differs:", kind.name, shape.name.c_str(), name.c_str());
           for (const uint64_t word : result.algo.data) {

@@ -117,7 +117,7 @@ void Check(const Card& card, Problem p, const Kind& kind, float alpha, float bet
   const Numbers bias(n, p.a_type, 4);
   // The transposed copy of B.
   Numbers turned(b.exact.size(), p.a_type, 5);
-  for (size_t i = 0; i < b.exact.size() / (k * n) && p.trans_b == 0; ++i) {
+  for (size_t i = 0; i < (p.stride_b != 0 ? items : 1) && p.trans_b == 0; ++i) {
     for (size_t r = 0; r < k; ++r) {
       for (size_t j = 0; j < n; ++j) {
         turned.Put(i * k * n + j * k + r, p.a_type,

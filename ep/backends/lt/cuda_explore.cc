@@ -14,8 +14,8 @@ namespace {
 namespace abi = cuda_abi;
 
 // A check of settings takes about 1 us when they are refused (measured with 13.1), and this bounds
-// what one call may take.
-constexpr size_t kMaxChecks = 10000;
+// what one call may take: the search is on a budget of some 100 ms.
+constexpr size_t MaxChecks(size_t count) { return 1000 + 100 * std::min(count, size_t{100}); }
 // An algorithm of which so many draws were refused is given up for this problem.
 constexpr size_t kPatience = 96;
 constexpr int kMaxAlgorithms = 256;  // 13.1 has 26
@@ -135,8 +135,8 @@ std::vector<Kernel<CudaTraits>> CudaKernels::Draw(const Core<CudaTraits>& core,
                         [](const Algorithm& one) { return one.is_named; });
   std::vector<Kernel<CudaTraits>> kernels;
   std::unordered_set<std::string> tried;
-  for (size_t check = 0; check < kMaxChecks && kernels.size() < count && !algorithms.empty();
-       ++check) {
+  for (size_t check = MaxChecks(count); check > 0 && kernels.size() < count && !algorithms.empty();
+       --check) {
     const auto first_other =
         static_cast<size_t>(std::find_if(algorithms.begin(), algorithms.end(),
                                          [](const Algorithm& one) { return !one.is_named; }) -
@@ -215,7 +215,7 @@ std::vector<Kernel<CudaTraits>> CudaKernels::Near(const Core<CudaTraits>& core,
       std::find_if(all.begin(), all.end(), [&](const Choices& one) { return one.id == base->id; });
   if (choices == all.end() || !FitsAlignment(choices->algo, description.gemm)) return kernels;
   std::unordered_set<std::string> tried{std::string(name)};
-  for (size_t check = 0; check < kMaxChecks / 4 && kernels.size() < count; ++check) {
+  for (size_t check = MaxChecks(count) / 2; check > 0 && kernels.size() < count; --check) {
     AlgoConfig config = *base;
     Change(*choices, random, config);
     if (random.Below(4) == 0) Change(*choices, random, config);

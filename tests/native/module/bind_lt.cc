@@ -92,7 +92,7 @@ class CardKernel {
     Status status = plan_->Run(operands, executor);
     if (status.ok()) status = lane.Wait();
     const py::gil_scoped_acquire acquire;
-    ThrowIfError(std::move(status));
+    ThrowIfError(status);
   }
 
   // On the CPU, as no provider should call it.
@@ -121,7 +121,7 @@ class CardKernel {
       }
       for (std::thread& thread : threads) thread.join();
     }
-    for (Status& failure : failures) ThrowIfError(std::move(failure));
+    for (const Status& failure : failures) ThrowIfError(failure);
   }
 
  private:
@@ -152,10 +152,7 @@ class CardLibrary {
     for (const auto& backend : gpus[card].backends) {
       if (backend->library() == library) backend_ = backend;
     }
-    if (backend_ != nullptr) return;
-    std::string why;
-    for (const LibraryState& line : GpuLibraries()) why += line.library + ": " + line.reason + "\n";
-    ThrowIfError({StatusCode::kNotSupported, why});
+    if (backend_ == nullptr) ThrowIfError({StatusCode::kNotSupported, gpus[card].reason});
   }
 
   std::string identity() const { return backend_->identity(); }
@@ -185,7 +182,7 @@ class CardLibrary {
 }  // namespace
 
 void BindLt(py::module_& module) {
-  py::class_<Lane>(module, "Lane");
+  const py::class_<Lane> lane(module, "Lane");
   py::class_<CardArray>(module, "CardArray")
       .def(py::init<const Lane&, const py::array&, size_t>(), py::arg("lane"), py::arg("array"),
            py::arg("offset") = 0, py::keep_alive<1, 2>())
