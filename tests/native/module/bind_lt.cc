@@ -64,6 +64,13 @@ class CardArray {
     if (static_cast<size_t>(array.nbytes()) != bytes_) throw py::value_error("another size");
     Copy(array.mutable_data(), address(), CopyKind::kDeviceToHost);
   }
+  // On another lane, without Python.
+  Status Fetch(const Lane& lane, std::vector<char>& bytes) const {
+    TUNABLEOP_RETURN_IF_ERROR(lane.queue().device().Copy(
+        bytes.data(), address(), bytes_, CopyKind::kDeviceToHost, lane.queue().stream()));
+    return lane.Wait();
+  }
+  size_t bytes() const { return bytes_; }
   void* address() const { return static_cast<char*>(buffer_.data()) + offset_; }
 
  private:
@@ -101,7 +108,8 @@ class CardKernel {
     ThrowIfError(plan_->Run(Operands{}, executor));
   }
 
-  // One thread for each lane, all at once: `rounds` calls with a bias and a C of its own.
+  // One thread for each lane, all at once: `rounds` calls with a bias and a C of its own. Every
+  // call must give what the first gave, bit for bit; whether that is right, the caller looks.
   void Hammer(const std::vector<const Lane*>& lanes, const CardArray& a, const CardArray& b,
               const std::vector<const CardArray*>& biases, const std::vector<const CardArray*>& cs,
               int rounds) const {
@@ -113,10 +121,17 @@ class CardKernel {
         threads.emplace_back([&, i] {
           QueueExecutor executor(lanes[i]->queue());
           const Operands operands = MakeOperands(a, &b, *cs[i], biases[i], nullptr, 1.0F, 0.0F);
+          std::vector<char> first;
           for (int round = 0; round < rounds && failures[i].ok(); ++round) {
             failures[i] = plan_->Run(operands, executor);
+            std::vector<char> now(cs[i]->bytes());
+            if (failures[i].ok()) failures[i] = cs[i]->Fetch(*lanes[i], now);
+            if (round == 0) first = now;
+            if (failures[i].ok() && now != first) {
+              failures[i] =
+                  Status(StatusCode::kInternal, "another answer in round " + std::to_string(round));
+            }
           }
-          if (failures[i].ok()) failures[i] = lanes[i]->Wait();
         });
       }
       for (std::thread& thread : threads) thread.join();
