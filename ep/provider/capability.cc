@@ -133,6 +133,10 @@ Verdict Decide(const NodeFacts& facts, const ClaimRules& rules, const StockAdvic
   if (rules.policy == ClaimPolicy::kWeights && !facts.weight) {
     return Refused("claim=weights, and B is not a constant initializer");
   }
+  if (rules.leaves_computed && !facts.weight) {
+    return Refused("claim=auto, B is computed, and " + rules.place +
+                   " has a stock provider that fuses such products");
+  }
   const std::string_view type =
       TypeName(facts.input_types.empty() ? ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED
                                          : facts.input_types.front());

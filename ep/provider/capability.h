@@ -49,8 +49,9 @@ using StockAdvice = std::function<std::optional<std::string>(const NodeFacts&)>;
 // What is claimed in a session.
 struct ClaimRules {
   ClaimPolicy policy = ClaimPolicy::kAuto;
-  std::string place;            // where its kernels run, for a person: "a CPU", "cuda:0"
-  std::vector<DataType> types;  // that have kernels there
+  std::string place;             // where its kernels run, for a person: "a CPU", "cuda:0"
+  std::vector<DataType> types;   // that have kernels there
+  bool leaves_computed = false;  // MatMul and Gemm whose B is no constant, to another provider
 };
 
 // Pure: no ONNX Runtime call. `reason` is for a person. A node that is no MatMul or Gemm is not a

@@ -198,6 +198,7 @@ json SelfTestCase(const json& arguments) {
     libraries.push_back({{"library", library.library},
                          {"kernels", library.kernels},
                          {"refused", library.refused},
+                         {"inexact", library.inexact},
                          {"left_out", library.left_out},
                          {"error", library.error},
                          {"failures", library.failures}});

@@ -179,6 +179,7 @@ Status ReadOne(std::string_view key, std::string_view value, Options& options) {
                               options.background_share);
   }
   if (key == "max_tuning_ms") {
+    options.limits_time = true;
     return ReadNumber<double>(key, value, 0.0, 3.6e6, "a number of milliseconds from 0 to 3600000",
                               options.tuner.max_tuning_ms);
   }

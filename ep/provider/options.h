@@ -65,6 +65,7 @@ struct Options {
   std::string trace_path;            // a CSV of every measurement; empty: none
   bool verbose = false;              // one line on stderr for each GEMM call
   bool limits_scratch = false;       // tuner.max_scratch_bytes was set by the user
+  bool limits_time = false;          // and tuner.max_tuning_ms
   TunerOptions tuner;
 };
 

@@ -17,6 +17,9 @@ namespace {
 ClaimRules RulesOf(const SessionState& state, const GpuSession* gpu) {
   if (gpu == nullptr) return {state.options().claim, "a CPU", {DataType::kFloat32}};
   ClaimRules rules{state.options().claim, gpu->card().Name(), {}};
+  // Products of two computed matrices are attention's: the stock provider of the card folds scales
+  // and transpositions into them, which it cannot when they are ours (docs/benchmarks.md).
+  rules.leaves_computed = rules.policy == ClaimPolicy::kAuto && HasStockGpu();
   for (const DataType type :
        {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16, DataType::kFloat64}) {
     if (gpu->card().Runs(type)) rules.types.push_back(type);

@@ -20,8 +20,11 @@ struct SelfTestRequest {
 // What became of one library's kernels on one problem.
 struct LibraryVerdict {
   std::string library;
-  int kernels = 0;     // that ran and were checked
-  int refused = 0;     // that cannot run the problem, by the library's own word
+  int kernels = 0;  // that ran and were checked
+  int refused = 0;  // that cannot run the problem, by the library's own word
+  // That the library does not list, found by searching, and were wrong or too inexact: elections
+  // refuse them (some of cublasLt's keep partial sums in 16 bits without saying so).
+  int inexact = 0;
   int left_out = 0;    // for which there was no time
   double error = 0.0;  // the largest of those that were right, relative to the tolerance
   std::vector<std::string> failures;  // "kernel: wrong answer: row 3 ..."

@@ -21,6 +21,7 @@ constexpr size_t kStockShare = 2;
 
 Options WithDefaults(Options options, const Target& target) {
   if (!options.limits_scratch) options.tuner.max_scratch_bytes = target.DefaultScratchBytes();
+  if (!options.limits_time) options.tuner.max_tuning_ms = target.DefaultTuningMs();
   return options;
 }
 

@@ -14,6 +14,10 @@ constexpr size_t kCpuScratchBytes = size_t{256} << 20;
 constexpr size_t kCardScratchBytes = size_t{2} << 30;
 constexpr size_t kCardShare = 16;  // of its memory: for small cards
 
+// A kernel's first call on a card loads its code: 2 to 3 ms, so that 100 ms would see some thirty
+// of them (an H200 with cublasLt 13.1).
+constexpr double kCardTuningMs = 300.0;
+
 // How large the last cache is taken to be where the runtime does not say: an MI300X's 256 MiB is
 // the largest there is.
 constexpr size_t kUnknownCacheBytes = size_t{256} << 20;
@@ -96,6 +100,10 @@ size_t Target::CacheBytes() const noexcept {
   if (!is_gpu()) return LastLevelCacheBytes();
   const size_t bytes = device_->info().cache_bytes;
   return bytes > 0 ? bytes : kUnknownCacheBytes;
+}
+
+double Target::DefaultTuningMs() const noexcept {
+  return is_gpu() ? kCardTuningMs : TunerOptions().max_tuning_ms;
 }
 
 size_t Target::DefaultScratchBytes() const noexcept {

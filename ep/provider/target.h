@@ -46,6 +46,8 @@ class Target {
   size_t CacheBytes() const noexcept;
   // What measuring may take when the user sets no limit (TunerOptions::max_scratch_bytes).
   size_t DefaultScratchBytes() const noexcept;
+  // The same of TunerOptions::max_tuning_ms.
+  double DefaultTuningMs() const noexcept;
 
  private:
   using Backends = std::vector<std::shared_ptr<const Backend>>;

@@ -41,6 +41,8 @@ class Row:
     error: float = 0.0  #: the largest |got - exact| / tolerance of those that were right
     failures: list[str] = field(default_factory=list)
     refused: int = 0  #: kernels that said themselves that they cannot run a problem
+    #: kernels found by searching that are wrong or too inexact: elections refuse them
+    inexact: int = 0
     left_out: int = 0  #: kernels for which there was no time
 
 
@@ -118,6 +120,7 @@ def _kernels(outcome: Outcome, quick: bool, end: float, progress: Progress) -> N
             row.cases += 1
             row.kernels += int(found["kernels"])
             row.refused += int(found["refused"])
+            row.inexact += int(found["inexact"])
             row.left_out += int(found["left_out"])
             row.error = max(row.error, float(found["error"]))
             row.failures += [f"{answer['problem']}: {line}" for line in found["failures"]]

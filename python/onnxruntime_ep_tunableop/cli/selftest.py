@@ -54,7 +54,7 @@ def _shown() -> Iterator[Callable[[str], None]]:
 def text(outcome: Outcome) -> str:
     """The report, to read and to paste."""
     lines = ["tunableop selftest", *(f"{key:>12}: {value}" for key, value in facts(outcome).items()), ""]
-    header = ("library", "type", "problems", "kernels", "refused", "left out", "error", "failures")
+    header = ("library", "type", "problems", "kernels", "refused", "inexact", "left out", "error", "failures")
     rows: list[Sequence[str]] = [
         (
             row.library,
@@ -62,6 +62,7 @@ def text(outcome: Outcome) -> str:
             str(row.cases),
             str(row.kernels),
             str(row.refused),
+            str(row.inexact),
             str(row.left_out),
             f"{row.error:.3f}",
             str(len(row.failures)),
@@ -69,7 +70,10 @@ def text(outcome: Outcome) -> str:
         for row in sorted(outcome.rows, key=lambda row: (row.library[0] == "(", row.library, row.kind))
     ]
     lines += _table([header, *rows])
-    lines.append("(error: the largest |got - exact| / tolerance, above 1 is wrong; refused: by the library)")
+    lines.append(
+        "(error: the largest |got - exact| / tolerance, above 1 is wrong; refused: by the library;\n"
+        " inexact: found by searching, and refused by every election)"
+    )
     for row in outcome.rows:
         for failure in row.failures[:_MOST_FAILURES]:
             lines.append(f"FAILED {row.library} {row.kind}: {failure}")
