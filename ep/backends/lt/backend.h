@@ -95,11 +95,11 @@ class LtBackend final : public Backend {
     }
     std::stable_sort(timed.begin(), timed.end(),
                      [](const auto* x, const auto* y) { return x->ms < y->ms; });
-    timed.resize(std::min(timed.size(), kBases));
+    const size_t bases = std::min(timed.size(), kBases);
 
     Random random(seed ^ 0x6C74ULL);
     std::vector<Candidate> found;
-    if (timed.empty()) {
+    if (bases == 0) {
       const bool both = CanReadTransposedB(problem);
       const auto draw = [&](const Description<V>& description, size_t wanted,
                             const auto& is_known) {
@@ -109,10 +109,10 @@ class LtBackend final : public Backend {
       if (both) Search(problem, count - found.size(), true, names, found, draw);
       return found;
     }
-    for (size_t i = 0; i < timed.size(); ++i) {
+    for (size_t i = 0; i < bases; ++i) {
       const std::string_view base = Bare(timed[i]->candidate.kernel);
       const bool transposed = IsTransposed(timed[i]->candidate.kernel);
-      const size_t share = (count - found.size()) / (timed.size() - i);
+      const size_t share = (count - found.size()) / (bases - i);
       Search(problem, share, transposed, names, found,
              [&](const Description<V>& description, size_t wanted, const auto& is_known) {
                return kernels_.Near(*core_, description, base, random, wanted, is_known);

@@ -170,8 +170,19 @@ Status HipKernels::Fit(const Core<HipTraits>& core, const Description<HipTraits>
 std::optional<Kernel<HipTraits>> HipKernels::Name(const Core<HipTraits>& core,
                                                   const Description<HipTraits>& /*description*/,
                                                   const Traits::HeuristicResult& result) const {
-  return Kernel<HipTraits>{
-      NameOf(core, result.algo), IndexOf(result.algo), {result.algo, result.workspaceSize}};
+  const int64_t index = IndexOf(result.algo);
+  seen_.try_emplace(index, result.algo);
+  return Kernel<HipTraits>{NameOf(core, result.algo), index, {result.algo, result.workspaceSize}};
+}
+
+HipTraits::Algo HipKernels::FromIndex(const Core<HipTraits>& core, int64_t index,
+                                      const Traits::Algo& otherwise) const {
+  if (extension_.from_index == nullptr) return otherwise;
+  std::vector<int> indices{static_cast<int>(index)};
+  std::vector<Traits::HeuristicResult> fresh;
+  const bool found =
+      Succeeds([&] { return extension_.from_index(core.handle.get(), indices, fresh); });
+  return found && fresh.size() == 1 ? fresh.front().algo : otherwise;
 }
 
 Result<Kernel<HipTraits>> HipKernels::FindInHeuristic(const Core<HipTraits>& core,
@@ -190,23 +201,20 @@ Result<Kernel<HipTraits>> HipKernels::Find(const Core<HipTraits>& core,
                                            const Description<HipTraits>& description,
                                            std::string_view name, int64_t opaque_id) const {
   const std::string text(name);
-  Catalogue& all = All(core, description.gemm);
-  if (all.algos.empty() || extension_.supported == nullptr) {
-    return FindInHeuristic(core, description, text);
-  }
-  const std::optional<size_t> position = Position(core, all, text, opaque_id);
-  if (!position) {
-    return Status(StatusCode::kNotFound, "this hipBLASLt has no kernel named " + text);
-  }
-  Traits::Algo algo = all.algos[*position];
-  // As the library would have it be done: an algorithm fresh from its index.
-  if (extension_.from_index != nullptr) {
-    std::vector<int> indices{static_cast<int>(IndexOf(algo))};
-    std::vector<Traits::HeuristicResult> fresh;
-    if (Succeeds([&] { return extension_.from_index(core.handle.get(), indices, fresh); }) &&
-        fresh.size() == 1) {
-      algo = fresh.front().algo;
+  if (extension_.supported == nullptr) return FindInHeuristic(core, description, text);
+  Traits::Algo algo{};
+  const auto seen = seen_.find(opaque_id);
+  if (seen != seen_.end() && NameOf(core, seen->second) == text) {
+    algo = FromIndex(core, opaque_id, seen->second);
+  } else {
+    Catalogue& all = All(core, description.gemm);
+    if (all.algos.empty()) return FindInHeuristic(core, description, text);
+    const std::optional<size_t> position = Position(core, all, text, opaque_id);
+    if (!position) {
+      return Status(StatusCode::kNotFound, "this hipBLASLt has no kernel named " + text);
     }
+    const Traits::Algo& listed = all.algos[*position];
+    algo = FromIndex(core, IndexOf(listed), listed);
   }
   Kernel<HipTraits> kernel{text, IndexOf(algo), {}};
   const Status status = Fit(core, description, algo, kernel);

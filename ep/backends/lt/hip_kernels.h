@@ -54,8 +54,8 @@ class HipKernels {
                                       const IsKnown& is_known) const;
 
  private:
-  // The C++ functions of hipblaslt_ext. Each may be missing; the list of all is needed for any of
-  // the others to be safe to call.
+  // The C++ functions of hipblaslt_ext. Each may be missing. They may crash on an index that the
+  // library does not have, so they are only called with indices that it has given itself.
   struct Extension {
     hip_abi::getAllAlgos_fn all = nullptr;
     hip_abi::getIndexFromAlgo_fn index = nullptr;
@@ -75,6 +75,9 @@ class HipKernels {
   int64_t IndexOf(Traits::Algo algo) const;
   std::string NameOf(const Core<HipTraits>& core, Traits::Algo algo) const;
   Catalogue& All(const Core<HipTraits>& core, const ColumnMajorGemm& gemm) const;
+  // The library's algorithm of an index that it has.
+  Traits::Algo FromIndex(const Core<HipTraits>& core, int64_t index,
+                         const Traits::Algo& otherwise) const;
   std::optional<size_t> Position(const Core<HipTraits>& core, Catalogue& all,
                                  const std::string& name, int64_t opaque_id) const;
   // Makes `algo` one for this problem. The library writes into it.
@@ -88,6 +91,8 @@ class HipKernels {
   hip_abi::hipblasLtGetGitRevision_fn revision_ = nullptr;
   Extension extension_;
   mutable std::map<Kind, Catalogue> catalogues_;
+  // What the library's lists gave: so that the first GEMM needs no catalogue.
+  mutable std::unordered_map<int64_t, Traits::Algo> seen_;
 };
 
 }  // namespace tunableop::lt
