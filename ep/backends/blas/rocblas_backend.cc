@@ -15,6 +15,8 @@
 #include "backends/blas/rocblas_gemm.h"
 #include "backends/blas/rocblas_handles.h"
 #include "backends/blas/rocblas_library.h"
+#include "backends/lt/lt_backend.h"
+#include "backends/lt/random.h"
 #include "gemm/device_queue.h"
 
 namespace tunableop {
@@ -33,6 +35,8 @@ constexpr std::string_view kSolution = "solution/";
 // Of CandidateScope::kDefault, beside the default. The list is not ranked: these are spread over
 // it, since neighbours are of one family of kernels.
 constexpr size_t kFew = 7;
+// What queues have. Solutions that need more are not listed.
+constexpr size_t kWorkspaceBytes = kLtWorkspaceBytes;
 
 bool IsSet(const char* variable) {
   const char* value = std::getenv(variable);
@@ -58,23 +62,6 @@ std::optional<int32_t> IndexOf(const Candidate& candidate) {
   if (index == 0 || index == -1) return std::nullopt;  // other names of the default
   return index;
 }
-
-// SplitMix64 (public domain): the same numbers with every standard library.
-class Random {
- public:
-  explicit Random(uint64_t seed) noexcept : state_(seed) {}
-  // Below `end`, which is not 0. A bias of 2^-40 is no matter here.
-  size_t Below(size_t end) noexcept {
-    state_ += 0x9e3779b97f4a7c15ULL;
-    uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return static_cast<size_t>((z ^ (z >> 31)) % end);
-  }
-
- private:
-  uint64_t state_;
-};
 
 class RocblasPlan final : public Plan {
  public:
@@ -160,6 +147,11 @@ class RocblasBackend final : public Backend {
     if (asking_.get() == nullptr) {
       Result<RocblasHandle> made = RocblasHandle::Create(device_, library_);
       if (!made.ok()) return made.TakeStatus();
+      // rocBLAS lists what fits the workspace of the handle that asks. Nothing is run with this
+      // one, so that there need be no such memory; what it was made with is given back.
+      TUNABLEOP_RETURN_IF_ERROR(ToStatus(
+          "rocblas_set_workspace",
+          library_->set_workspace(made.value().get(), RocblasGemm::Unread(), kWorkspaceBytes)));
       asking_ = std::move(made.value());
     }
     return asking_.get();
@@ -225,12 +217,9 @@ std::vector<Candidate> RocblasBackend::Explore(const Problem& problem,
     }
   }
   std::sort(seen.begin(), seen.end());
-  // Where the fastest would stand in what is left.
-  const auto is_seen = [&](int32_t index) {
-    return std::binary_search(seen.begin(), seen.end(), index);
-  };
-  std::erase_if(rest, is_seen);
-  Random random(seed);
+  std::erase_if(rest,
+                [&](int32_t index) { return std::binary_search(seen.begin(), seen.end(), index); });
+  lt::Random random(seed);
   std::vector<Candidate> drawn;
   const auto take = [&](size_t position) {
     drawn.push_back(Solution(rest[position]));
@@ -243,6 +232,7 @@ std::vector<Candidate> RocblasBackend::Explore(const Problem& problem,
     }
     const auto above = std::lower_bound(rest.begin(), rest.end(), *fastest);
     auto position = static_cast<size_t>(above - rest.begin());
+    // Where the fastest would stand in what is left.
     const bool below_is_nearer =
         position == rest.size() ||
         (position > 0 && int64_t{*fastest} - rest[position - 1] <= int64_t{*above} - *fastest);
@@ -263,6 +253,9 @@ std::string Identity(const Device& device, const RocblasLibrary& library) {
 
 Result<std::shared_ptr<const Backend>> MakeRocblasBackend(std::shared_ptr<const Device> device,
                                                           const VendorLibrary& library) {
+  if (device->backend() != "hip") {
+    return Status(StatusCode::kInvalidArgument, "rocBLAS does not run on " + device->info().name);
+  }
   Result<RocblasLibrary> bound = blas::BindRocblas(library);
   if (!bound.ok()) return bound.TakeStatus();
   TUNABLEOP_RETURN_IF_ERROR(KernelsPresent(library.path(), device->info().arch));

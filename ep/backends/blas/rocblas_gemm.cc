@@ -115,7 +115,7 @@ int RocblasGemm::Run(const RocblasLibrary& library, void* handle, const Operands
 
 int RocblasGemm::Check(const RocblasLibrary& library, void* handle,
                        int32_t solution_index) const noexcept {
-  return Call(library, handle, Unread(), solution_index,
+  return Call(library, handle, Nothing(), solution_index,
               hip_abi::rocblas_gemm_flags_check_solution_index);
 }
 
@@ -155,7 +155,7 @@ int RocblasGemm::Call(const RocblasLibrary& library, void* handle, const Operand
 
 int RocblasGemm::List(const RocblasLibrary& library, void* handle, int32_t* indices,
                       int32_t* count) const noexcept {
-  const Operands operands = Unread();
+  const Operands operands = Nothing();
   const Scalars scalars(operands, compute_);
   constexpr int kAlgo = hip_abi::rocblas_gemm_algo_solution_index;
   constexpr uint32_t kFlags = hip_abi::rocblas_gemm_flags_none;
@@ -171,13 +171,16 @@ int RocblasGemm::List(const RocblasLibrary& library, void* handle, int32_t* indi
       operands.c, type_, ldc_, stride_c_, batch_, compute_, kAlgo, kFlags, indices, count);
 }
 
-Operands RocblasGemm::Unread() const noexcept {
-  // Aligned as every allocation is, and in no address space.
-  auto* const somewhere = reinterpret_cast<void*>(uintptr_t{1} << 12);
+void* RocblasGemm::Unread() noexcept {
+  // Below the lowest address that Linux gives out.
+  return reinterpret_cast<void*>(uintptr_t{1} << 12);
+}
+
+Operands RocblasGemm::Nothing() const noexcept {
   Operands operands;
-  operands.a = somewhere;
-  operands.b = somewhere;
-  operands.c = somewhere;
+  operands.a = Unread();
+  operands.b = Unread();
+  operands.c = Unread();
   operands.alpha = Example(alpha_);
   operands.beta = Example(beta_);
   return operands;

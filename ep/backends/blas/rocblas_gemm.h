@@ -21,6 +21,9 @@ class RocblasGemm {
   // What rocBLAS cannot do, or what is not asked of it, is kNotSupported with the reason.
   static Result<RocblasGemm> Create(const Problem& problem);
 
+  // In the place of memory where rocBLAS wants a pointer and uses none. Aligned as memory is.
+  static void* Unread() noexcept;
+
   // Nothing to compute: C has no element.
   bool empty() const noexcept { return m_ == 0 || n_ == 0 || batch_ == 0; }
 
@@ -47,7 +50,7 @@ class RocblasGemm {
   int List(const RocblasLibrary& library, void* handle, int32_t* indices,
            int32_t* count) const noexcept;
   // Operands of the kind that the problem has, for calls that read none.
-  Operands Unread() const noexcept;
+  Operands Nothing() const noexcept;
 
   int trans_a_ = 0;
   int trans_b_ = 0;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 namespace tunableop::blas {

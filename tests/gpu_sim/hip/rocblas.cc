@@ -38,6 +38,24 @@ Status CheckHandle(void* handle) {
   return kInternalError;
 }
 
+// A call changes a handle's state: two at once are a defect of the caller.
+class InCall {
+ public:
+  explicit InCall(void* handle) : handle_(Checked<Handle>(handle)) {
+    if (handle_ != nullptr && handle_->calls.fetch_add(1) != 0) {
+      simgpu::Misuse("handle_in_two_threads");
+    }
+  }
+  ~InCall() {
+    if (handle_ != nullptr) handle_->calls.fetch_sub(1);
+  }
+  InCall(const InCall&) = delete;
+  InCall& operator=(const InCall&) = delete;
+
+ private:
+  Handle* const handle_;
+};
+
 struct Operand {
   const void* address;
   int type;
@@ -59,6 +77,8 @@ Status Describe(void* handle, int op_a, int op_b, int m, int n, int k, const voi
     return kInvalidSize;
   }
   if (alpha == nullptr || beta == nullptr) return kInvalidPointer;
+  // Also of calls that read nothing: those of rocBLAS 4 want pointers.
+  if (a.address == nullptr || b.address == nullptr || d.address == nullptr) return kInvalidPointer;
   call->types = simgpu::blas::TypesAt(a.type, c.type, compute);
   if (b.type != a.type || d.type != c.type) call->types = -1;
   if (call->types < 0) return kNotImplemented;
@@ -94,6 +114,12 @@ Status Describe(void* handle, int op_a, int op_b, int m, int n, int k, const voi
   return kSuccess;
 }
 
+// Whether what it needs fits the workspace that the handle was given; without one it has its own.
+bool Fits(const Handle& owner, const Call& call, int position) {
+  return owner.workspace == nullptr ||
+         PartialBytes(call.gemm, HowAt(call, position)) <= owner.workspace_bytes;
+}
+
 Status Multiply(void* handle, const Call& call, int algo, int index, uint32_t flags) {
   const Handle& owner = *Checked<Handle>(handle);
   const simgpu::Gemm& gemm = call.gemm;
@@ -108,10 +134,8 @@ Status Multiply(void* handle, const Call& call, int algo, int index, uint32_t fl
     if (position >= 0 && !Runs(owner, call, position)) position = -1;
   }
   if (position < 0) return kInvalidValue;
+  if (!Fits(owner, call, position)) return kMemoryError;
   if ((flags & kCheckOnly) != 0) return kSuccess;
-  if (gemm.a.data == nullptr || gemm.b.data == nullptr || gemm.d.data == nullptr) {
-    return kInvalidPointer;
-  }
   std::shared_ptr<simgpu::Stream> queue;
   if (simgpu::FindStream(owner.stream, &queue) != Err::kOk) return kInvalidValue;
   if (queue->card.ordinal != simgpu::Current()) {
@@ -121,10 +145,8 @@ Status Multiply(void* handle, const Call& call, int algo, int index, uint32_t fl
   simgpu::Launch launch;
   launch.gemm = gemm;
   launch.how = HowAt(call, position);
-  if (owner.workspace != nullptr) {
-    const size_t needed = PartialBytes(gemm, launch.how);
-    if (needed > owner.workspace_bytes) return kMemoryError;
-    if (needed != 0) launch.workspace = owner.workspace;
+  if (owner.workspace != nullptr && PartialBytes(gemm, launch.how) != 0) {
+    launch.workspace = owner.workspace;
   }
   launch.alpha = call.alpha;
   launch.beta = call.beta;
@@ -148,8 +170,10 @@ Status List(void* handle, const Call& call, int* list, int* size) {
   if (size == nullptr) return kInvalidPointer;
   simgpu::Count("solutions");
   int found = 0;
-  for (int i = 0; i < kSolutions; ++i) {
-    if (!Runs(*Checked<Handle>(handle), call, i)) continue;
+  // In no order that a caller could rely on: the real ones are sorted by address.
+  for (int i = kSolutions - 1; i >= 0; --i) {
+    const Handle& owner = *Checked<Handle>(handle);
+    if (!Runs(owner, call, i) || !Fits(owner, call, i)) continue;
     if (list != nullptr && found < *size) list[found] = IndexAt(call, i);
     ++found;
   }
@@ -229,6 +253,7 @@ SIM_API int rocblas_gemm_ex(void* handle, int op_a, int op_b, int m, int n, int 
                             int b_type, int ldb, const void* beta, const void* c, int c_type,
                             int ldc, void* d, int d_type, int ldd, int compute, int algo,
                             int solution_index, uint32_t flags) {
+  const InCall in_call(handle);
   Call call;
   const Status status =
       Describe(handle, op_a, op_b, m, n, k, alpha, {a, a_type, lda, 0}, {b, b_type, ldb, 0}, beta,
@@ -244,6 +269,7 @@ SIM_API int rocblas_gemm_strided_batched_ex(void* handle, int op_a, int op_b, in
                                             int d_type, int ldd, int64_t stride_d, int batch,
                                             int compute, int algo, int solution_index,
                                             uint32_t flags) {
+  const InCall in_call(handle);
   Call call;
   const Status status = Describe(handle, op_a, op_b, m, n, k, alpha, {a, a_type, lda, stride_a},
                                  {b, b_type, ldb, stride_b}, beta, {c, c_type, ldc, stride_c},
@@ -257,6 +283,7 @@ SIM_API int rocblas_gemm_ex_get_solutions(void* handle, int op_a, int op_b, int 
                                           const void* c, int c_type, int ldc, void* d, int d_type,
                                           int ldd, int compute, int, uint32_t, int* list,
                                           int* size) {
+  const InCall in_call(handle);
   Call call;
   const Status status =
       Describe(handle, op_a, op_b, m, n, k, alpha, {a, a_type, lda, 0}, {b, b_type, ldb, 0}, beta,
@@ -269,6 +296,7 @@ SIM_API int rocblas_gemm_strided_batched_ex_get_solutions(
     int a_type, int lda, int64_t stride_a, const void* b, int b_type, int ldb, int64_t stride_b,
     const void* beta, const void* c, int c_type, int ldc, int64_t stride_c, void* d, int d_type,
     int ldd, int64_t stride_d, int batch, int compute, int, uint32_t, int* list, int* size) {
+  const InCall in_call(handle);
   Call call;
   const Status status = Describe(handle, op_a, op_b, m, n, k, alpha, {a, a_type, lda, stride_a},
                                  {b, b_type, ldb, stride_b}, beta, {c, c_type, ldc, stride_c},

@@ -10,7 +10,7 @@ namespace simgpu::blas {
 namespace {
 
 constexpr int kFirstIndex = 5000;
-constexpr int kFromHipblaslt = 20;  // from here on, since ROCm 7: negative indices
+constexpr int kFromHipblaslt = 20;  // from here on; since ROCm 7 the others have negative indices
 
 // rocblas_datatype of A and B, C and D, and of the sum.
 struct Types {
@@ -64,7 +64,7 @@ int IndexAt(const Call& call, int position) {
   const int group = call.types * 4 + call.transposes;
   const int moved = FaultOn("moved_indices") ? (position * 5 + 1) % kSolutions : position;
   const int index = kFirstIndex + group * kSolutions + moved;
-  return position >= kFromHipblaslt && ThisFlavour().rocm >= 7 ? -index : index;
+  return position < kFromHipblaslt && ThisFlavour().rocm >= 7 ? -index : index;
 }
 
 // Sums of splits by atomic additions need the handle's permission.

@@ -2,6 +2,7 @@
 // types and transposes.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -31,6 +32,7 @@ struct Handle {
   bool atomics = true;
   char* workspace = nullptr;
   size_t workspace_bytes = 0;
+  std::atomic<int> calls{0};  // that are in it now
 };
 
 struct Call {

@@ -102,6 +102,13 @@ class CardKernel {
     ThrowIfError(status);
   }
 
+  // Without waiting for it: what a graph can capture.
+  void Enqueue(const Lane& lane, const CardArray& a, const CardArray& b, const CardArray& c,
+               float alpha, float beta) const {
+    QueueExecutor executor(lane.queue());
+    ThrowIfError(plan_->Run(MakeOperands(a, &b, c, nullptr, nullptr, alpha, beta), executor));
+  }
+
   // On the CPU, as no provider should call it.
   void RunWithoutQueue() const {
     SerialExecutor executor;
@@ -197,7 +204,9 @@ class CardLibrary {
 }  // namespace
 
 void BindLt(py::module_& module) {
-  const py::class_<Lane> lane(module, "Lane");
+  py::class_<Lane>(module, "Lane").def_property_readonly("stream", [](const Lane& lane) {
+    return reinterpret_cast<uintptr_t>(lane.queue().stream());
+  });
   py::class_<CardArray>(module, "CardArray")
       .def(py::init<const Lane&, const py::array&, size_t>(), py::arg("lane"), py::arg("array"),
            py::arg("offset") = 0, py::keep_alive<1, 2>())
@@ -208,6 +217,8 @@ void BindLt(py::module_& module) {
       .def("run", &CardKernel::Run, py::arg("lane"), py::arg("a"), py::arg("b"), py::arg("c"),
            py::arg("bias") = py::none(), py::arg("b_transposed") = py::none(),
            py::arg("alpha") = 1.0F, py::arg("beta") = 0.0F)
+      .def("enqueue", &CardKernel::Enqueue, py::arg("lane"), py::arg("a"), py::arg("b"),
+           py::arg("c"), py::arg("alpha") = 1.0F, py::arg("beta") = 0.0F)
       .def("run_without_queue", &CardKernel::RunWithoutQueue)
       .def("hammer", &CardKernel::Hammer, py::arg("lanes"), py::arg("a"), py::arg("b"),
            py::arg("biases"), py::arg("cs"), py::arg("rounds"));
