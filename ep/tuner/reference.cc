@@ -176,20 +176,22 @@ void Reference::Finish(const Operands& operands) noexcept {
       // Before alpha scales it, a sum may overflow; and 0 * NaN may be left out or not.
       const bool any = tolerance_.Of(0.0, allowed_[at]) == HUGE_VAL ||
                        (alpha == 0.0 && !std::isfinite(allowed_[at]));
+      double addend = 0.0;
       if (beta != 0.0) {
         const int64_t index =
             lines_[line].batch * p.stride_c + lines_[line].row * p.ldc + columns_[j];
         const double c = beta * LoadElement(operands.c, p.c_type, index);
         value += c;
-        magnitude += std::abs(c);
+        addend += std::abs(c);
       }
       if (biased) {
         const double bias = LoadElement(operands.bias, p.c_type, columns_[j]);
         value += bias;
-        magnitude += std::abs(bias);
+        addend += std::abs(bias);
       }
+      magnitude += addend;
       expected_[at] = tolerance_.Activate(value);
-      allowed_[at] = any ? HUGE_VAL : tolerance_.Of(value, magnitude);
+      allowed_[at] = any ? HUGE_VAL : tolerance_.Of(value, magnitude, addend);
     }
   }
 }

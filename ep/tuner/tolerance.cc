@@ -47,20 +47,21 @@ Tolerance::Tolerance(const Problem& p) noexcept {
   largest_result_ = LargestValue(p.c_type);
 }
 
-double Tolerance::Of(double exact, double magnitude) const noexcept {
+double Tolerance::Of(double exact, double magnitude, double addend) const noexcept {
   if (!std::isfinite(magnitude)) return smallest_;  // NaN or infinity in the operands: see Error
   if (magnitude > largest_sum_) return kInfinity;
-  const double tolerance = relative_ * magnitude + output_ * std::abs(exact) + smallest_;
+  double tolerance = relative_ * magnitude + output_ * std::abs(exact) + smallest_;
+  if (addend > 0.0) tolerance += 0.5 * output_ * (std::abs(exact) + addend);
   return std::abs(exact) + tolerance >= largest_result_ ? kInfinity : tolerance;
 }
 
-double Tolerance::Between(double trusted, double magnitude) const noexcept {
+double Tolerance::Between(double trusted, double magnitude, double addend) const noexcept {
   // Either is within its tolerance of the exact value, so that this exceeds the trusted one by that
   // tolerance at most; 1.01 is more than 1 / (1 - output_) in any type. Gelu's own error is
   // relative to what went in, of which only the magnitude is known.
   const double size = gelu_ ? std::max(std::abs(trusted), std::min(magnitude, 1e300))
                             : 1.01 * (std::abs(trusted) + relative_ * magnitude + smallest_);
-  return 2.0 * Of(std::isfinite(size) ? size : 0.0, magnitude);
+  return 2.0 * Of(std::isfinite(size) ? size : 0.0, magnitude, addend);
 }
 
 double Tolerance::Error(double expected, double tolerance, double got) const noexcept {

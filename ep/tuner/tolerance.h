@@ -11,7 +11,9 @@
 //   out: it would hide a kernel that computes with fewer bits than it should.
 // - r is what the precision mode rounds operands to: 0 (exact), 2^-8 (bf16), 2^-10 (tf32, whose
 //   hardware may truncate).
-// - v: the rounding to C's type, two units of it.
+// - v: the rounding to C's type, two units of it. Where something is added to the product, half of
+//   that once more, of |exact| + |beta * c| + |bias|: kernels may round the product to C's type
+//   before they add (cublasLt's with split-K do, in 16 bits; so do MatMul and Add as two nodes).
 // - The last term is for kernels that flush subnormal products to zero.
 // - relu passes an error on, gelu magnifies it by 1.13 at most (its steepest slope) and adds
 //   that of its own erf, 16 u |x|.
@@ -31,16 +33,17 @@ class Tolerance {
  public:
   explicit Tolerance(const Problem& problem) noexcept;
 
-  // `exact`: before the epilogue. `magnitude`: S above. Infinite: any answer is right.
-  double Of(double exact, double magnitude) const noexcept;
+  // `exact`: before the epilogue. `magnitude`: S above; `addend`: |beta * c| + |bias|, which is
+  // part of it. Infinite: any answer is right.
+  double Of(double exact, double magnitude, double addend = 0.0) const noexcept;
 
   // |got - expected| / tolerance: at most 1 when right, infinite when one is not a number and the
   // other is. `expected` is after the epilogue.
   double Error(double expected, double tolerance, double got) const noexcept;
 
   // How far two right answers may be apart, one of which is `trusted`, after the epilogue.
-  // `magnitude`: a bound of S. Grows with both.
-  double Between(double trusted, double magnitude) const noexcept;
+  // `magnitude`: a bound of S. Grows with both, and with the addend.
+  double Between(double trusted, double magnitude, double addend = 0.0) const noexcept;
 
   // The factor of the magnitude alone, and that of the value.
   double relative() const noexcept { return relative_; }

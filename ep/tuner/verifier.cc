@@ -140,16 +140,18 @@ void Verifier::CompareRow(const Scratch& scratch, int64_t row, Worst& worst) con
     const double got = LoadElement(scratch.c(), p.c_type, at + j);
     const double trusted = LoadElement(trusted_.data(), p.c_type, dense + j);
     const double product = norm * columns[j];
-    double magnitude = alpha == 0.0 ? 0.0 : alpha * product;
-    if (beta != 0.0) magnitude += beta * std::abs(LoadElement(operands_.c, p.c_type, at + j));
-    if (biased) magnitude += std::abs(LoadElement(operands_.bias, p.c_type, j));
+    double addend = 0.0;
+    if (beta != 0.0) addend += beta * std::abs(LoadElement(operands_.c, p.c_type, at + j));
+    if (biased) addend += std::abs(LoadElement(operands_.bias, p.c_type, j));
+    const double magnitude = (alpha == 0.0 ? 0.0 : alpha * product) + addend;
     if (std::isinf(tolerance_.Of(0.0, product))) continue;  // may overflow, or not
     if (alpha == 0.0 && !std::isfinite(product)) continue;  // 0 * NaN, or left out
     // Infinity or NaN is a matter of the order of summing (see Tolerance::Error).
     if (!std::isfinite(trusted) && !std::isfinite(got)) continue;
     // Activation or not, the values differ as before it, by the steepest slope at most, which the
     // tolerance contains. One of two close to the largest number may have become infinite.
-    const double tolerance = tolerance_.Between(std::isinf(trusted) ? got : trusted, magnitude);
+    const double tolerance =
+        tolerance_.Between(std::isinf(trusted) ? got : trusted, magnitude, addend);
     double error = tolerance_.Error(trusted, tolerance, got);
     // relu and gelu may give NaN or 0 for NaN: whichever of the two was first.
     if (std::isnan(got) && trusted == 0.0) error = tolerance_.Error(got, tolerance, trusted);

@@ -208,11 +208,15 @@ def _right(case: Case, values: dict[str, Wide]) -> tuple[Wide, Wide]:
     k = a.shape[-1]
     exact = np.asarray(case.alpha * np.matmul(a, b))
     size = np.asarray(abs(case.alpha) * np.matmul(np.abs(a), np.abs(b)))
+    addend: Any = 0.0
     if "C" in values:
         exact = exact + case.beta * values["C"]
-        size = size + np.abs(case.beta * values["C"])
+        addend = np.abs(case.beta * values["C"])
+        size = size + addend
     relative = 2 * 2.0**-24 * (math.sqrt(k) + k / 8 + 8) + 2 * _ROUNDING[case.precision]
     tolerance = relative * size + 2 * _UNIT[case.dtype] * np.abs(exact) + (k + 6) * _SMALLEST[case.dtype]
+    if "C" in values:  # the product and beta * C may each be rounded before they are added
+        tolerance = tolerance + _UNIT[case.dtype] * (np.abs(exact) + 2 * addend)
     if case.relu:
         exact = np.maximum(exact, 0.0)
     return exact, tolerance

@@ -14,6 +14,7 @@ import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
 import pytest
 from onnxruntime_ep_tunableop import _core, _devices
+from support.sessions import QUICK
 
 HERE = Path(__file__).parent
 
@@ -22,6 +23,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.gpu)
+
+
+@pytest.fixture(autouse=True)
+def _claim_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a stock provider, claim=auto leaves it products of two computed matrices."""
+    monkeypatch.setitem(QUICK, "claim", "all")
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,10 @@ Status Check(const Problem& p, int64_t max_stride) {
   if (std::max({p.stride_a, p.stride_b, p.stride_c}) > max_stride) {
     return Refuse("a batch stride is beyond 32 bits");
   }
+  // cublasLt 13.1 takes such a product and answers wrongly (an H200, all types, every kernel).
+  if (p.batch > 1 && p.stride_c < (p.m - 1) * p.ldc + p.n) {
+    return Refuse("the batch items of C lie among each other");
+  }
   if (p.epilogue == Epilogue::kGelu || p.epilogue == Epilogue::kBiasGelu) {
     return Refuse("the library's GELU is the tanh approximation");
   }
