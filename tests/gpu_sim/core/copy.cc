@@ -27,7 +27,7 @@ Where WhereIs(const void* address, int* ordinal) {
   *ordinal = Current();
   if (const Card* const card = OwnerOf(address)) {
     *ordinal = card->ordinal;
-    return card->memory.View(address, 1) != nullptr ? Where::kDevice : Where::kPageable;
+    return card->memory.Covers(address, 1) ? Where::kDevice : Where::kPageable;
   }
   return IsPinned(address, 1) ? Where::kPinned : Where::kPageable;
 }
@@ -78,16 +78,16 @@ Err Fill(void* to, int value, size_t bytes, void* handle) {
   if (const Err error = FindStream(handle, &stream); error != Err::kOk) return error;
   Count("fills");
   if (bytes == 0) return Err::kOk;
-  Card& owner = stream->card;
-  if (Reach(owner, to, bytes) == nullptr) return Err::kInvalidValue;
+  if (!stream->card.memory.Covers(to, bytes) && !IsPinned(to, bytes)) return Err::kInvalidValue;
   return Enqueue(stream, [=](Card& card) {
-    char* const target = Reach(card, to, bytes);
-    if (target == nullptr) {
-      Count("illegal_address");
-      card.lost = Err::kIllegalAddress;
-      return 0.0;
+    if (!card.memory.Fill(to, value, bytes)) {
+      if (!IsPinned(to, bytes)) {
+        Count("illegal_address");
+        card.lost = Err::kIllegalAddress;
+        return 0.0;
+      }
+      std::memset(to, value, bytes);
     }
-    std::memset(target, value, bytes);
     card.cache.Touch(to, bytes);
     return kStartMs + static_cast<double>(bytes) / kBytesPerMs;
   });
@@ -144,7 +144,7 @@ Err FreeOn(void* address, void* handle) {
   if (const Err error = FindStream(handle, &stream); error != Err::kOk) return error;
   if (address == nullptr) return Err::kOk;
   Card* const owner = OwnerOf(address);
-  if (owner == nullptr || owner->memory.View(address, 1) == nullptr) return Err::kInvalidValue;
+  if (owner == nullptr || !owner->memory.Covers(address, 1)) return Err::kInvalidValue;
   return Enqueue(stream, [=](Card&) {
     static_cast<void>(owner->memory.Free(address));
     return 0.0;

@@ -1,7 +1,7 @@
 #include "core/faults.h"
 
 #include <algorithm>
-#include <array>
+#include <atomic>
 #include <charconv>
 #include <condition_variable>
 #include <cstdio>
@@ -38,6 +38,9 @@ constexpr std::string_view kKinds[] = {
     "no_heuristics",     // the heuristic returns an empty list
 };
 
+// Whether any fault is on: what every call asks first.
+std::atomic<bool> any{false};
+
 struct State {
   std::mutex mutex;
   std::condition_variable released;
@@ -71,6 +74,7 @@ void Parse(State& state, std::string_view rest) {
       std::abort();
     }
     state.faults[std::string(kind)].push_back(std::move(arguments));
+    any = true;
   }
 }
 
@@ -88,12 +92,14 @@ State& TheState() {
 
 bool FaultOn(std::string_view kind) {
   State& state = TheState();
+  if (!any.load(std::memory_order_relaxed)) return false;
   const std::lock_guard lock(state.mutex);
   return state.faults.find(kind) != state.faults.end();
 }
 
 bool FaultOnFor(std::string_view kind, int64_t value) {
   State& state = TheState();
+  if (!any.load(std::memory_order_relaxed)) return false;
   const std::lock_guard lock(state.mutex);
   const auto found = state.faults.find(kind);
   if (found == state.faults.end()) return false;
@@ -104,6 +110,7 @@ bool FaultOnFor(std::string_view kind, int64_t value) {
 
 int64_t FaultArgument(std::string_view kind, size_t position, int64_t otherwise) {
   State& state = TheState();
+  if (!any.load(std::memory_order_relaxed)) return otherwise;
   const std::lock_guard lock(state.mutex);
   const auto found = state.faults.find(kind);
   if (found == state.faults.end() || found->second[0].size() <= position) return otherwise;
@@ -114,6 +121,7 @@ void SetFaults(std::string_view specification) {
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
   state.faults.clear();
+  any = false;
   state.counts_then = state.counts;
   Parse(state, specification);
   state.released.notify_all();

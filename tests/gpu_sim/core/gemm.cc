@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <type_traits>
 #include <vector>
 
 namespace simgpu {
 namespace {
 
-constexpr int64_t kRows = 16;    // of a tile in registers
-constexpr int64_t kColumns = 4;  // of it
+// A tile in registers: two vectors by four columns.
+constexpr int64_t kVectorBytes = 32;
+template <typename T>
+constexpr int64_t kRows = 2 * kVectorBytes / static_cast<int64_t>(sizeof(T));
+constexpr int64_t kColumns = 4;
 
 int64_t RoundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
@@ -25,46 +30,73 @@ double Prepared(double value, Compute compute) {
   }
 }
 
-// Panels of `width` rows (of A) or columns (of B): [panel][k][width], zeros beyond the end.
-template <typename T>
+// Calls what(type) with the type as a constant.
+template <typename What>
+void WithType(Type type, What what) {
+  switch (type) {
+    case Type::kF32:
+      return what(std::integral_constant<Type, Type::kF32>());
+    case Type::kF64:
+      return what(std::integral_constant<Type, Type::kF64>());
+    case Type::kF16:
+      return what(std::integral_constant<Type, Type::kF16>());
+    case Type::kBF16:
+      return what(std::integral_constant<Type, Type::kBF16>());
+  }
+}
+
+// Panels of kWidth rows (of A) or columns (of B): [panel][k][kWidth], zeros beyond the end.
+template <typename T, int64_t kWidth>
 std::vector<T> Pack(const Matrix& matrix, int64_t item, int64_t outer, int64_t outer_stride,
-                    int64_t k, int64_t k_stride, int64_t width, Compute compute) {
-  std::vector<T> packed(static_cast<size_t>(RoundUp(outer, width) * k));
-  const size_t size = SizeOf(matrix.type);
-  const char* const base = matrix.data + item * matrix.batch_stride * static_cast<int64_t>(size);
-  const bool plain = compute == Compute::kF32 || compute == Compute::kF64;
-  for (int64_t o = 0; o < outer; ++o) {
-    T* to = packed.data() + o / width * width * k + o % width;
-    const char* from = base + o * outer_stride * static_cast<int64_t>(size);
-    for (int64_t p = 0; p < k; ++p, to += width, from += k_stride * static_cast<int64_t>(size)) {
-      const double value = Load(from, matrix.type);
-      *to = static_cast<T>(plain ? value : Prepared(value, compute));
+                    int64_t k, int64_t k_stride, Compute compute) {
+  std::vector<T> packed(static_cast<size_t>(RoundUp(outer, kWidth) * k));
+  const auto size = static_cast<int64_t>(SizeOf(matrix.type));
+  const char* const base = matrix.data + item * matrix.batch_stride * size;
+  WithType(matrix.type, [&](auto type) {
+    T* to = packed.data();
+    for (int64_t start = 0; start < outer; start += kWidth) {
+      const int64_t count = std::min(kWidth, outer - start);
+      for (int64_t p = 0; p < k; ++p, to += kWidth) {
+        const char* const from = base + (start * outer_stride + p * k_stride) * size;
+        for (int64_t o = 0; o < count; ++o) {
+          to[o] = static_cast<T>(Load(from + o * outer_stride * size, type()));
+        }
+      }
     }
+  });
+  if (compute != Compute::kF32 && compute != Compute::kF64) {
+    for (T& value : packed) value = static_cast<T>(Prepared(static_cast<double>(value), compute));
   }
   return packed;
 }
 
-// out[column][row] += the product of two panels over `k`.
+// out[column][row] = the product of two panels over `k`.
 template <typename T>
 [[gnu::always_inline]] inline void Tile(const T* a, const T* b, int64_t k, T* out, int64_t ld) {
-  T sum[kColumns][kRows] = {};
-  for (int64_t p = 0; p < k; ++p, a += kRows, b += kColumns) {
+  typedef T Vector __attribute__((vector_size(kVectorBytes), aligned(alignof(T))));
+  constexpr int64_t kLanes = kRows<T> / 2;
+  Vector sums[kColumns][2] = {};
+  for (int64_t p = 0; p < k; ++p, a += kRows<T>, b += kColumns) {
+    Vector low;
+    Vector high;
+    std::memcpy(&low, a, sizeof low);
+    std::memcpy(&high, a + kLanes, sizeof high);
+#pragma GCC unroll 4
     for (int64_t j = 0; j < kColumns; ++j) {
-      for (int64_t i = 0; i < kRows; ++i) sum[j][i] += a[i] * b[j];
+      sums[j][0] += b[j] * low;
+      sums[j][1] += b[j] * high;
     }
   }
-  for (int64_t j = 0; j < kColumns; ++j) {
-    for (int64_t i = 0; i < kRows; ++i) out[j * ld + i] = sum[j][i];
-  }
+  for (int64_t j = 0; j < kColumns; ++j) std::memcpy(out + j * ld, sums[j], sizeof sums[j]);
 }
 
 template <typename T>
 [[gnu::always_inline]] inline void Tiles(const T* a, const T* b, int64_t k0, int64_t k1, int64_t k,
                                          int64_t m, int64_t n, T* out) {
-  const int64_t ld = RoundUp(m, kRows);
+  const int64_t ld = RoundUp(m, kRows<T>);
   for (int64_t j = 0; j < n; j += kColumns) {
-    for (int64_t i = 0; i < m; i += kRows) {
-      Tile(a + i * k + k0 * kRows, b + j * k + k0 * kColumns, k1 - k0, out + j * ld + i, ld);
+    for (int64_t i = 0; i < m; i += kRows<T>) {
+      Tile(a + i * k + k0 * kRows<T>, b + j * k + k0 * kColumns, k1 - k0, out + j * ld + i, ld);
     }
   }
 }
@@ -107,25 +139,32 @@ char* At(const Matrix& matrix, int64_t row, int64_t column, int64_t item) {
 
 template <typename T>
 void Finish(const Gemm& gemm, int64_t item, const T* sums) {
-  const int64_t ld = RoundUp(gemm.m, kRows);
-  for (int64_t j = 0; j < gemm.n; ++j) {
-    for (int64_t i = 0; i < gemm.m; ++i) {
-      double value = gemm.alpha * static_cast<double>(sums[j * ld + i]);
-      if (gemm.beta != 0) value += gemm.beta * Load(At(gemm.c, i, j, item), gemm.c.type);
-      if (gemm.bias.data != nullptr) value += Load(At(gemm.bias, i, j, item), gemm.bias.type);
-      Store(At(gemm.d, i, j, item), gemm.d.type, Activate(value, gemm.activation));
+  const int64_t ld = RoundUp(gemm.m, kRows<T>);
+  const bool plain =
+      gemm.beta == 0 && gemm.bias.data == nullptr && gemm.activation == Activation::kNone;
+  WithType(gemm.d.type, [&](auto type) {
+    for (int64_t j = 0; j < gemm.n; ++j) {
+      for (int64_t i = 0; i < gemm.m; ++i) {
+        double value = gemm.alpha * static_cast<double>(sums[j * ld + i]);
+        if (!plain) {
+          if (gemm.beta != 0) value += gemm.beta * Load(At(gemm.c, i, j, item), gemm.c.type);
+          if (gemm.bias.data != nullptr) value += Load(At(gemm.bias, i, j, item), gemm.bias.type);
+          value = Activate(value, gemm.activation);
+        }
+        Store(At(gemm.d, i, j, item), type(), value);
+      }
     }
-  }
+  });
 }
 
 // The sums of one item, [column][rows rounded up].
 template <typename T>
 std::vector<T> Sums(const Gemm& gemm, const Summation& how, int64_t item) {
-  const auto a = Pack<T>(gemm.a, item, gemm.m, gemm.a.row_stride, gemm.k, gemm.a.column_stride,
-                         kRows, gemm.compute);
-  const auto b = Pack<T>(gemm.b, item, gemm.n, gemm.b.column_stride, gemm.k, gemm.b.row_stride,
-                         kColumns, gemm.compute);
-  const int64_t ld = RoundUp(gemm.m, kRows);
+  const auto a = Pack<T, kRows<T>>(gemm.a, item, gemm.m, gemm.a.row_stride, gemm.k,
+                                   gemm.a.column_stride, gemm.compute);
+  const auto b = Pack<T, kColumns>(gemm.b, item, gemm.n, gemm.b.column_stride, gemm.k,
+                                   gemm.b.row_stride, gemm.compute);
+  const int64_t ld = RoundUp(gemm.m, kRows<T>);
   std::vector<T> sums(static_cast<size_t>(ld * RoundUp(gemm.n, kColumns)));
   if (how.splits <= 1) {
     Multiply(a.data(), b.data(), 0, gemm.k, gemm, sums.data());

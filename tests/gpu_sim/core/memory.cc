@@ -75,17 +75,18 @@ Err Arena::Allocate(size_t bytes, void** address) {
     if (after != live_.begin()) {
       const auto before = std::prev(after);
       const size_t end =
-          before->first + (before->second + kAlignment - 1) / kAlignment * kAlignment;
+          before->first + (before->second.bytes + kAlignment - 1) / kAlignment * kAlignment;
       if (end + kGap > next_ && next_ >= before->first && next_ < end + kGap) {
         next_ = end + kGap;
         continue;
       }
     }
     if (after != live_.end() && after->first < next_ + rounded + kGap) {
-      next_ = after->first + (after->second + kAlignment - 1) / kAlignment * kAlignment + kGap;
+      next_ =
+          after->first + (after->second.bytes + kAlignment - 1) / kAlignment * kAlignment + kGap;
       continue;
     }
-    live_.emplace(next_, bytes);
+    live_.emplace(next_, Block{bytes, 0, 0, 0});
     used_ += rounded;
     if (bytes <= kFilled) std::memset(view_ + next_, 0xFF, bytes);
     *address = device_ + next_;
@@ -100,7 +101,7 @@ Err Arena::Free(void* address) {
   const auto found = live_.find(static_cast<size_t>(static_cast<char*>(address) - device_));
   if (found == live_.end()) return Err::kInvalidDevicePointer;
   Count("frees");
-  const size_t rounded = (found->second + kAlignment - 1) / kAlignment * kAlignment;
+  const size_t rounded = (found->second.bytes + kAlignment - 1) / kAlignment * kAlignment;
   fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(found->first),
             static_cast<off_t>(rounded));
   used_ -= rounded;
@@ -113,15 +114,43 @@ bool Arena::Contains(const void* address) const {
   return at >= device_ && at < device_ + range_;
 }
 
-char* Arena::View(const void* address, size_t bytes) const {
+Arena::Block* Arena::Find(const void* address, size_t bytes) const {
   if (!Contains(address)) return nullptr;
   const auto offset = static_cast<size_t>(static_cast<const char*>(address) - device_);
-  const std::lock_guard lock(mutex_);
   auto found = live_.upper_bound(offset);
   if (found == live_.begin()) return nullptr;
   --found;
-  if (offset + bytes > found->first + found->second) return nullptr;
-  return view_ + offset;
+  return offset + bytes > found->first + found->second.bytes ? nullptr : &found->second;
+}
+
+bool Arena::Covers(const void* address, size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  return Find(address, bytes) != nullptr;
+}
+
+void Arena::Settle(Block& block) const {
+  if (block.fill_bytes != 0) std::memset(view_ + block.fill_at, block.fill_with, block.fill_bytes);
+  block.fill_bytes = 0;
+}
+
+char* Arena::View(const void* address, size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  Block* const block = Find(address, bytes);
+  if (block == nullptr) return nullptr;
+  Settle(*block);
+  return view_ + (static_cast<const char*>(address) - device_);
+}
+
+bool Arena::Fill(void* address, int value, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  Block* const block = Find(address, bytes);
+  if (block == nullptr) return false;
+  const auto at = static_cast<size_t>(static_cast<char*>(address) - device_);
+  if (at > block->fill_at || at + bytes < block->fill_at + block->fill_bytes) Settle(*block);
+  block->fill_at = at;
+  block->fill_bytes = bytes;
+  block->fill_with = value;
+  return true;
 }
 
 size_t Arena::used() const {

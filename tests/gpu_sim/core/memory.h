@@ -28,17 +28,33 @@ class Arena {
   // The host's view of [address, address + bytes) when all of it lies in one live allocation;
   // null otherwise.
   char* View(const void* address, size_t bytes) const;
+  // As View, for who does not touch it.
+  bool Covers(const void* address, size_t bytes) const;
+  // Sets every byte; false: not all of it lies in one live allocation. The bytes are written when
+  // they are viewed: what only flushes a cache costs nothing.
+  bool Fill(void* address, int value, size_t bytes);
   size_t capacity() const { return capacity_; }
   size_t used() const;
 
  private:
+  struct Block {
+    size_t bytes = 0;
+    // A fill that is still to be written; 0 bytes: none.
+    size_t fill_at = 0;
+    size_t fill_bytes = 0;
+    int fill_with = 0;
+  };
+  void Settle(Block& block) const;  // writes it
+  // The live block that holds all of it; null: there is none. The lock is held.
+  Block* Find(const void* address, size_t bytes) const;
+
   const size_t capacity_;
   const size_t range_;  // addresses: many times the capacity
   int file_ = -1;
   char* device_ = nullptr;
   char* view_ = nullptr;
   mutable std::mutex mutex_;
-  std::map<size_t, size_t> live_;  // offset, bytes
+  mutable std::map<size_t, Block> live_;  // by offset
   size_t used_ = 0;
   size_t next_ = 0;
 };

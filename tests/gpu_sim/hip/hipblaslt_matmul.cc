@@ -178,7 +178,10 @@ SIM_API hipblasStatus_t hipblasLtMatmul(void* handle, void* descriptor, const vo
     simgpu::Misuse("stream_of_another_card");
     return kHipInvalidValue;
   }
-  const std::vector<HipResult> list = simgpu::HipHeuristic(problem, workspace_bytes, 1);
+  // Which is the first of the list matters rarely.
+  std::vector<HipResult> list;
+  const bool asks = algo == nullptr || simgpu::FaultOn("wrong_but_first");
+  if (asks) list = simgpu::HipHeuristic(problem, workspace_bytes, 1);
   HipAlgo used;
   if (algo != nullptr) {
     used = *algo;
@@ -242,7 +245,7 @@ SIM_API hipblasStatus_t hipblasLtMatmul(void* handle, void* descriptor, const vo
   launch.workspace = needed != 0 ? static_cast<char*>(workspace) : nullptr;
   launch.algo = simgpu::HipAlgoAt(problem.kind, position);
   launch.cost_id = position;
-  launch.first = !list.empty() && list[0].algo.index == used.index;
+  launch.first = !asks || (!list.empty() && list[0].algo.index == used.index);
   switch (simgpu::RefusalOf(used.index)) {
     case simgpu::Refusal::kNotSupported:
       return kHipNotSupported;
