@@ -26,7 +26,10 @@ uint64_t Mix(std::initializer_list<int64_t> values) {
   return hash;
 }
 
-double Ceil(int64_t value, int64_t by) { return static_cast<double>((value + by - 1) / by); }
+double Ceil(int64_t value, int64_t by) {
+  const int64_t whole = (value + by - 1) / by;
+  return static_cast<double>(whole);
+}
 
 }  // namespace
 
@@ -36,7 +39,7 @@ double AlgoMs(const CostProblem& p, const Algo& algo, bool cold) {
   const double efficiency = area / (area + 2048) * (1 - 0.3 / (algo.stages % 4 + 1));
   const double tiles =
       Ceil(p.m, algo.tile_m) * Ceil(p.n, algo.tile_n) * static_cast<double>(p.batch) * algo.splits;
-  const double waves = static_cast<double>((static_cast<int64_t>(tiles) + 127) / 128);
+  const double waves = Ceil(static_cast<int64_t>(tiles), 128);
   const double tile_ms = 2 * area * Ceil(p.k, algo.splits) / (kFlopsPerUnit * speed * efficiency);
   const auto result = static_cast<double>(p.m * p.n * p.batch);
   const double bytes = (static_cast<double>((p.m + p.n) * p.k * p.batch) + result) *

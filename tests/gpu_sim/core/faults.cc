@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -63,14 +62,14 @@ void Parse(State& state, std::string_view rest) {
     while (good && colon < entry.size()) {
       entry.remove_prefix(colon + 1);
       colon = std::min(entry.find(':'), entry.size());
-      int64_t value = 0;
-      const auto [end, error] = std::from_chars(entry.data(), entry.data() + colon, value);
-      good = error == std::errc() && end == entry.data() + colon;
+      const std::string text(entry.substr(0, colon));
+      char* end = nullptr;
+      const int64_t value = std::strtoll(text.c_str(), &end, 10);
+      good = !text.empty() && *end == '\0';
       arguments.push_back(value);
     }
     if (!good) {
-      std::fprintf(stderr, "gpu_sim: not a fault: '%.*s'\n", static_cast<int>(kind.size()),
-                   kind.data());
+      std::fprintf(stderr, "gpu_sim: not a fault: '%s'\n", std::string(kind).c_str());
       std::abort();
     }
     state.faults[std::string(kind)].push_back(std::move(arguments));
@@ -165,7 +164,7 @@ void Misuse(std::string_view what) {
   Count("misuse");
   Count("misuse:" + std::string(what));
   if (std::getenv("SIM_GPU_VERBOSE") != nullptr) {
-    std::fprintf(stderr, "gpu_sim: misuse: %.*s\n", static_cast<int>(what.size()), what.data());
+    std::fprintf(stderr, "gpu_sim: misuse: %s\n", std::string(what).c_str());
   }
 }
 

@@ -55,7 +55,7 @@ Err Implicit(StreamState& state, const Stream& stream) {
   return Err::kOk;
 }
 
-void Abandon(StreamState& state, std::shared_ptr<Capture> capture) {
+void Abandon(StreamState& state, const std::shared_ptr<Capture>& capture) {
   capture->invalid = true;
   Leave(*capture);
   state.captures.erase(capture);

@@ -118,7 +118,9 @@ Err DestroyStream(void* handle) {
   const auto found = state.streams.find(handle);
   if (found == state.streams.end()) return Err::kInvalidHandle;
   found->second->destroyed = true;
-  if (found->second->capture != nullptr) Abandon(state, found->second->capture);
+  // A copy: the stream's own goes away.
+  const std::shared_ptr<Capture> capture = found->second->capture;
+  if (capture != nullptr) Abandon(state, capture);
   state.streams.erase(found);
   state.queued.notify_all();
   Count("streams_destroyed");

@@ -55,7 +55,7 @@ void Push(StreamState& state, const std::shared_ptr<Stream>& stream, Operation o
 // What keeps a call out while some capture goes on; spoils that capture.
 Err Forbid(StreamState& state, const Stream* stream);
 // A stream of it went away.
-void Abandon(StreamState& state, std::shared_ptr<Capture> capture);
+void Abandon(StreamState& state, const std::shared_ptr<Capture>& capture);
 // Work of a blocking or null stream that a capture forbids.
 Err Implicit(StreamState& state, const Stream& stream);
 

@@ -57,9 +57,9 @@ int Answer(T value, void* to, size_t size, size_t* written) {
 
 float Waves(const simgpu::LtProblem& problem, const Config& config) {
   const simgpu::Algo algo = AlgoOf(config);
-  const auto tiles = static_cast<float>(((problem.gemm.m + algo.tile_m - 1) / algo.tile_m) *
-                                        ((problem.gemm.n + algo.tile_n - 1) / algo.tile_n) *
-                                        problem.gemm.batch * algo.splits);
+  const int64_t rows = (problem.gemm.m + algo.tile_m - 1) / algo.tile_m;
+  const int64_t columns = (problem.gemm.n + algo.tile_n - 1) / algo.tile_n;
+  const auto tiles = static_cast<float>(rows * columns * problem.gemm.batch * algo.splits);
   return tiles / 132;
 }
 
