@@ -156,6 +156,9 @@ def timed(gpu: Runtime, lt: Lt) -> None:
     assert abs(gpu.time(run) - cold) < 1e-6
     gpu.faults("slow")
     assert gpu.time(run) > 8 * warm
+    gpu.faults("noisy:20")
+    noisy = [gpu.time(run) for _ in range(50)]
+    assert 1.1 < max(noisy) / min(noisy) < 1.5
 
 
 def lost_by_address(gpu: Runtime, lt: Lt) -> None:

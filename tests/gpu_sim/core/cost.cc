@@ -7,6 +7,8 @@
 #include <numeric>
 #include <string>
 
+#include "core/faults.h"
+
 namespace simgpu {
 namespace {
 
@@ -91,11 +93,14 @@ double Noise() {
     }
     return made;
   }();
-  if (source->amplitude == 0) return 1;
+  const double amplitude = FaultOn("noisy")
+                               ? static_cast<double>(FaultArgument("noisy", 0, 5)) / 100
+                               : source->amplitude;
+  if (amplitude == 0) return 1;
   const std::lock_guard lock(source->mutex);
   source->state = source->state * 6364136223846793005u + 1442695040888963407u;
   const auto unit = static_cast<double>(source->state >> 33) / static_cast<double>(1u << 31);
-  return 1 + source->amplitude * (2 * unit - 1);
+  return 1 + amplitude * (2 * unit - 1);
 }
 
 }  // namespace simgpu

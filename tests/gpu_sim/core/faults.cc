@@ -24,12 +24,13 @@ constexpr std::string_view kKinds[] = {
     "hang",              // [:algo] a kernel that ends when released
     "hang_sum",          // [:algo] likewise, between writing to the workspace and reading from it
     "slow",              // [:algo][:factor, 10] simulated time only
+    "noisy",             // [:percent, 5] simulated times vary by that much
     "real_slow",         // :ms every kernel also takes that long in real time
     "old_driver",        // the driver is older than the runtime
     "no_driver",         // no driver at all
     "no_cards",          // GetDeviceCount finds none
     "old_library",       // the GEMM library says it is an old release
-    "moved_indices",     // solutions have other indices, as after an upgrade
+    "moved_indices",     // solutions have other indices and the release another name: an upgrade
     "lost",              // :n the card is lost at the n-th kernel from now
     "lt_unsupported",    // the GEMM library knows no kernel for this card
     "blas_unsupported",  // rocBLAS: likewise

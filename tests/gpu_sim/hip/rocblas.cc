@@ -2,8 +2,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/card.h"
@@ -181,6 +181,12 @@ Status List(void* handle, const Call& call, int* list, int* size) {
   return kSuccess;
 }
 
+std::string VersionText() {
+  if (simgpu::FaultOn("old_library")) return "2.0.0.sim";
+  return std::string(simgpu::ThisFlavour().blas_version) +
+         (simgpu::FaultOn("moved_indices") ? "-moved" : "");
+}
+
 }  // namespace
 
 extern "C" {
@@ -236,15 +242,14 @@ SIM_API void rocblas_initialize() {}
 
 SIM_API int rocblas_get_version_string_size(size_t* size) {
   if (size == nullptr) return kInvalidPointer;
-  *size = std::strlen(simgpu::ThisFlavour().blas_version) + 1;
+  *size = VersionText().size() + 1;
   return kSuccess;
 }
 SIM_API int rocblas_get_version_string(char* text, size_t size) {
   if (text == nullptr) return kInvalidPointer;
-  const char* const version =
-      simgpu::FaultOn("old_library") ? "2.0.0.sim" : simgpu::ThisFlavour().blas_version;
-  if (size < std::strlen(version) + 1) return kInvalidSize;
-  std::snprintf(text, size, "%s", version);
+  const std::string version = VersionText();
+  if (size < version.size() + 1) return kInvalidSize;
+  std::snprintf(text, size, "%s", version.c_str());
   return kSuccess;
 }
 
