@@ -450,7 +450,7 @@ def test_small_kernels_are_timed_in_batches() -> None:
 
 
 def at_card_speed(*kernels: dict[str, Any], max_tuning_ms: float) -> dict[str, Any]:
-    return tune(*kernels, max_tuning_ms=max_tuning_ms, card={"resolution_us": 0.5})
+    return tune(*kernels, max_tuning_ms=max_tuning_ms, card={"query_us": 20.0})
 
 
 @pytest.mark.parametrize(("noise", "spikes"), [(0.02, 0.0), (0.1, 0.1), (0.3, 0.0), (0.3, 0.05)])
