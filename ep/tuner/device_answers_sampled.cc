@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -144,8 +145,7 @@ class SampledAnswers final : public DeviceAnswers {
     const bool intact = std::memcmp(margins, pattern_.data(), before) == 0 &&
                         std::memcmp(margins + before, pattern_.data(), after) == 0;
     if (verdict.right && !intact) {
-      verdict.right = false;
-      verdict.reason = "wrong answer: wrote outside of C";
+      verdict = {false, HUGE_VAL, "wrong answer: wrote outside of C"};
     }
     return verdict;
   }

@@ -15,6 +15,7 @@ constexpr int kMostLead = 64;
 constexpr int kMostRetakes = 2;
 constexpr size_t kPieces = 12;  // of what is read in a flush: one takes what is read
 constexpr size_t kUnknownCache = size_t{64} << 20;
+constexpr size_t kShareOfMemory = 64;
 constexpr size_t kLeastLead = size_t{32} << 20;  // so that a fill takes longer than its launch
 constexpr int kOftenAtOnce = 3;                  // a host that was held up once sees that too
 
@@ -46,6 +47,9 @@ Result<std::unique_ptr<DeviceTimer>> DeviceTimer::Create(MeasuringStream& stream
   }
   const size_t twice = TwiceTheCache(stream.device());
   const size_t wanted = BytesWanted(stream.device());
+  // Of a card with a large cache and a large memory.
+  most_bytes =
+      std::max(most_bytes, std::min(twice, stream.device().info().memory_bytes / kShareOfMemory));
   for (size_t bytes = std::min(wanted, most_bytes); bytes >= 4096; bytes /= 2) {
     Result<void*> memory = stream.Allocate(bytes);
     if (memory.ok()) {

@@ -30,8 +30,9 @@ class DeviceTimer {
  public:
   using Call = std::function<Status()>;  // queues one call
 
-  // `most_bytes`: for the memory that is overwritten; where there is less than twice the cache,
-  // CanBeCold() is false, and kCold is timed as kWarm. `stream` must outlive this.
+  // `most_bytes`: for the memory that is overwritten, or 1/64 of the card's where that is more and
+  // its cache needs it. Where there is less than twice the cache, CanBeCold() is false, and kCold
+  // is timed as kWarm. `stream` must outlive this.
   static Result<std::unique_ptr<DeviceTimer>> Create(MeasuringStream& stream, size_t most_bytes);
 
   // What it has use for.

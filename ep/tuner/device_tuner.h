@@ -22,8 +22,12 @@ namespace tunableop {
 // - Candidates come from the libraries' lists first, then from Backend::Explore while there is
 //   time. All are timed; those that race are verified (docs/tuning.md).
 // - Answers are checked on the host, by `host`, against copies of the operands.
-// - options.max_scratch_bytes holds for the card's memory and the host's, each. When the card has
-//   too little, the default wins unmeasured and `why` says so.
+//   Where C or the operands are too large to be fetched, samples of them are, and `why` says so.
+// - options.max_scratch_bytes holds for the card's memory and the host's, each, beside the
+//   workspace; to overwrite a large cache, 1/64 of the card's memory may be taken. When the card
+//   has too little, the default wins unmeasured and `why` says so.
+// - While the stream of `queue` captures a graph, nothing is measured, and the default is returned.
+// - options.spectator is ignored; there are no counters and no clock.
 // - A kernel that does not end within options.hang_ms is denied, and its stream abandoned. After
 //   that, or when the card is lost (Device::lost): kInternal.
 Result<TuneResult> TuneOnDevice(const Problem& problem, const Operands& operands,

@@ -107,7 +107,8 @@ class DeviceTuning {
   Result<TuneResult> Keep(const Contender& contender, std::string why);
   TuneResult Finish(const Contender& winner, double winner_ms, std::string why);
   TuneResult Unmeasured(std::string why);
-  Status NobodyIsRight() const;
+  // Those that were only timed may be all that is left.
+  Result<TuneResult> NobodyIsRight();
   // Only a kernel that stands beside a right one is known to be wrong.
   void DenyTheWrong();
 

@@ -162,6 +162,13 @@ def test_nobody_is_right() -> None:
     assert "every kernel is wrong or fails; sim0:one wrong" in result["message"]
 
 
+def test_when_all_others_turn_wrong_what_was_only_timed_is_looked_at() -> None:
+    fickle = {"defect": "last_row", "after": 40}
+    result = tune(kernel("default", 0.1, **fickle), kernel("other", 0.09, **fickle), kernel("slow", 0.3))
+    assert result["winner"].kernel == "slow"
+    assert result["why"] == "the only one that is right"
+
+
 def test_many_wrong_ones_do_not_keep_a_right_one_from_the_race() -> None:
     wrong = [kernel(f"wrong{i}", (5 + 0.01 * i) * US, defect="one_element") for i in range(12)]
     result = tune(kernel("default", 20 * US), *wrong, kernel("fast", 12 * US), scope_all=True)
@@ -296,9 +303,11 @@ def test_one_wrong_element_of_few_bits_is_seen(type_name: str) -> None:
 
 def test_every_half_is_read_as_it_is() -> None:
     bits = np.arange(65536, dtype=np.uint16)
+    with np.errstate(invalid="ignore"):  # numpy remarks on signalling NaN
+        widened = (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     for type_name, expected in (
         ("float16", bits.view(np.float16).astype(np.float64)),
-        ("bfloat16", (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)),
+        ("bfloat16", widened),
     ):
         got = native.load_elements(bits, getattr(native.DataType, type_name))
         np.testing.assert_array_equal(got, expected)
@@ -455,16 +464,16 @@ def at_card_speed(*kernels: dict[str, Any], max_tuning_ms: float) -> dict[str, A
 
 @pytest.mark.parametrize(("noise", "spikes"), [(0.02, 0.0), (0.1, 0.1), (0.3, 0.0), (0.3, 0.05)])
 def test_equal_kernels_keep_the_default(noise: float, spikes: float) -> None:
-    assert switches(60, [1.0, 1.0], noise, tuner=at_card_speed, spikes=spikes) <= 1
+    assert switches(40, [1.0, 1.0], noise, tuner=at_card_speed, spikes=spikes) <= 1
 
 
 def test_many_equal_kernels_keep_the_default() -> None:
-    assert switches(60, [0.1] * 5, 0.2, tuner=at_card_speed, budget=300.0) <= 1
+    assert switches(40, [0.1] * 5, 0.2, tuner=at_card_speed, budget=300.0) <= 1
 
 
 @pytest.mark.parametrize(("noise", "spikes"), [(0.02, 0.0), (0.1, 0.1), (0.3, 0.0)])
 def test_a_ten_percent_faster_kernel_is_found(noise: float, spikes: float) -> None:
-    assert switches(60, [1.0, 0.9], noise, tuner=at_card_speed, spikes=spikes) >= 56
+    assert switches(40, [1.0, 0.9], noise, tuner=at_card_speed, spikes=spikes) >= 37
 
 
 # ---- the budget ---------------------------------------------------------------------------------
@@ -572,9 +581,14 @@ def test_the_ceiling_holds() -> None:
     problem = make_problem(200, 300, 100)
     ceiling = 4 << 20
     kernels = kernel("default", 20 * US), kernel("fast", 15 * US)
-    result = tune(*kernels, problem=problem, max_scratch_bytes=ceiling, cold_b=True, workspace_bytes=0)
+    options: dict[str, Any] = {"problem": problem, "cold_b": True, "workspace_bytes": 0}
+    result = tune(*kernels, **options, max_scratch_bytes=ceiling)
     assert result["winner"].kernel == "fast"
     assert result["after"]["most_allocated"] - result["before"]["allocated"] <= ceiling
+    # But for what overwrites a large cache of a card with a large memory.
+    for memory, cold in ((1 << 30, True), (1 << 28, False)):
+        card = {"cache_bytes": 6 << 20, "memory_bytes": memory}
+        assert tune(*kernels, **options, max_scratch_bytes=ceiling, card=card)["cold"] == cold
     result = tune(*kernels, problem=problem, max_scratch_bytes=100_000)
     assert result["winner"].kernel == "default"
     assert "more than the ceiling of 100000 bytes" in result["why"]
