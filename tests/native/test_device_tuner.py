@@ -150,7 +150,9 @@ def test_a_wrong_kernel_never_wins(defect: str, listed: bool) -> None:
 
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_wrong_default_loses_whatever_the_gain(defect: str) -> None:
-    result = tune(kernel("default", 10 * US, defect=defect), kernel("slow", 70 * US), kernel("slower", 90 * US))
+    result = tune(
+        kernel("default", 10 * US, defect=defect), kernel("slow", 70 * US), kernel("slower", 90 * US)
+    )
     assert result["winner"].kernel == "slow"
     assert list(result["rejected"]) == ["sim0:default"]
     assert "default is wrong or fails" in result["why"]
@@ -500,9 +502,7 @@ def test_the_budget_is_overrun_by_one_sample_at_most(
 ) -> None:
     kernels = [kernel(f"k{i}", ms, noise=noise, seed=i) for i, ms in enumerate(times)]
     kernels += [found(f"x{i}", 0.5 + 0.01 * i) for i in range(others)]
-    result = tune(
-        *kernels, max_tuning_ms=budget, scope_all=scope_all, cold_b=cold, prepare_ms=prepare_ms
-    )
+    result = tune(*kernels, max_tuning_ms=budget, scope_all=scope_all, cold_b=cold, prepare_ms=prepare_ms)
     slowest = max([*times, 2.5]) * np.exp(5 * noise)
     listed = prepare_ms * len(times)
     # First call, probe, and what a sample has beside its call; listed kernels are all prepared first.
