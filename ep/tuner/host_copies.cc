@@ -1,14 +1,14 @@
 #include "tuner/host_copies.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 namespace tunableop {
 namespace {
 
 constexpr size_t kWholeBytes = size_t{64} << 10;
-constexpr size_t kPieces = 64;
+constexpr size_t kPieces = 16;
+constexpr size_t kMostCopies = 32;
 constexpr size_t kPieceBytes = 1024;
 
 template <typename Element>
@@ -59,17 +59,14 @@ Status HostCopies::Fetch(MeasuringStream& stream, void* to, const void* card, si
 }
 
 bool HostCopies::Differs(MeasuringStream& stream, const Copy& copy) {
-  std::array<char, kPieceBytes> piece;
+  std::vector<char> piece(std::min(copy.bytes, kWholeBytes));
   const bool whole = copy.bytes <= kWholeBytes;
-  const size_t pieces = whole ? (copy.bytes + kPieceBytes - 1) / kPieceBytes : kPieces;
+  const size_t size = whole ? copy.bytes : kPieceBytes;
+  const size_t pieces = whole ? 1 : kPieces;
   for (size_t i = 0; i < pieces; ++i) {
-    const size_t at =
-        whole ? i * kPieceBytes
-              : static_cast<size_t>(static_cast<unsigned __int128>(copy.bytes - kPieceBytes) * i /
-                                    (kPieces - 1));
-    const size_t size = std::min(kPieceBytes, copy.bytes - at);
-    if (!stream.Copy(piece.data(), copy.card + at, size, CopyKind::kDeviceToHost).ok() ||
-        !stream.Finish().ok()) {
+    const size_t at = whole ? 0 : (copy.bytes - size) / (kPieces - 1) * i;
+    // Into ordinary memory: it is there when this returns.
+    if (!stream.Copy(piece.data(), copy.card + at, size, CopyKind::kDeviceToHost).ok()) {
       return false;
     }
     if (std::memcmp(piece.data(), copy.copy + at, size) != 0) return true;
@@ -78,8 +75,9 @@ bool HostCopies::Differs(MeasuringStream& stream, const Copy& copy) {
 }
 
 bool HostCopies::Changed(MeasuringStream& stream) const {
-  if (stream.broken()) return false;
-  const size_t step = std::max<size_t>(1, copies_.size() / kPieces);
+  // What is queued is waited for where waiting ends.
+  if (stream.broken() || copies_.empty() || !stream.Finish().ok()) return false;
+  const size_t step = std::max<size_t>(1, copies_.size() / kMostCopies);
   for (size_t i = 0; i < copies_.size(); i += step) {
     if (Differs(stream, copies_[i])) return true;
   }

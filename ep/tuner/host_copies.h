@@ -17,9 +17,9 @@ class HostCopies {
   // stream has finished.
   Status Fetch(MeasuringStream& stream, void* to, const void* card, size_t bytes);
 
-  // Whether the card's memory is no longer what was copied: all of a copy up to 64 KiB, 64 pieces
-  // of 1 KiB of a larger one; of many copies, 64. A change of a few elements may be missed, another
-  // tensor in its place is not. False when it cannot be read. Waits.
+  // Whether the card's memory is no longer what was copied: all of a copy up to 64 KiB, 16 pieces
+  // of 1 KiB of a larger one; of many copies, about 32. A change of a few elements may be missed,
+  // another tensor in its place is not. False when it cannot be read. Waits.
   bool Changed(MeasuringStream& stream) const;
 
  private:
