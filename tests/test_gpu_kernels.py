@@ -170,14 +170,15 @@ def test_a_c_in_the_memory_of_the_result_is_read_before_it_is_written() -> None:
         np.testing.assert_allclose(memory.numpy(), a @ b + 2.0 * c, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("tuning", ["off", "online", "background"])
 @on_card(*BOTH)
-def test_a_library_without_an_epilogue_gets_the_biases_laid_under() -> None:
+def test_a_library_without_an_epilogue_gets_the_biases_laid_under(tuning: str) -> None:
     # rocBLAS has no epilogues at all.
     for kind in KINDS:
         for attributes in ({}, {"beta": 0.5}):
             model = narrow.one_node("Gemm", {"A": (5, 8), "B": (8, 6), "C": (6,)}, {}, kind, **attributes)
             libraries = "rocblas" if backend() == "hip" else "cublaslt"
-            session = card_session(model, candidates=libraries)
+            session = card_session(model, candidates=libraries, tuning=tuning, max_tuning_ms=2)
             a, b, c = (narrow.random(shape, kind, 4) for shape in ((5, 8), (8, 6), (6,)))
             feeds = {"A": narrow.feed(a), "B": narrow.feed(b), "C": narrow.feed(c)}
             beta = attributes.get("beta", 1.0)

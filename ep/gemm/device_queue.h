@@ -56,7 +56,9 @@ class DeviceQueue {
   // Nothing of it is freed: a kernel on it does not end.
   void Abandon() noexcept {
     workspace_.Abandon();
-    for (std::unique_ptr<QueueState>& state : owned_) static_cast<void>(state.release());
+    for (std::unique_ptr<QueueState>& state : owned_) {
+      static_cast<void>(state.release());  // NOLINT(bugprone-unused-return-value): it stays
+    }
   }
 
  private:

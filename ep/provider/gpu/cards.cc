@@ -78,12 +78,13 @@ bool HasStockGpu() noexcept {
 
 Result<std::unique_ptr<Card>> Card::Create(const Gpu& gpu) {
   std::unique_ptr<Card> card(new Card(gpu));
-  Result<OrtMemoryInfo*> memory = MakeMemoryInfo(
-      "TunableOp", *gpu.device, OrtDeviceMemoryType_DEFAULT, HasStockGpu() ? kAlignment : 0);
+  const size_t alignment = HasStockGpu() ? kAlignment : 0;
+  Result<OrtMemoryInfo*> memory =
+      MakeMemoryInfo("TunableOp", *gpu.device, OrtDeviceMemoryType_DEFAULT, alignment);
   if (!memory.ok()) return memory.TakeStatus();
   card->memory_ = memory.value();
   Result<OrtMemoryInfo*> host =
-      MakeMemoryInfo("TunableOpHost", *gpu.device, OrtDeviceMemoryType_HOST_ACCESSIBLE, 0);
+      MakeMemoryInfo("TunableOpHost", *gpu.device, OrtDeviceMemoryType_HOST_ACCESSIBLE, alignment);
   if (!host.ok()) return host.TakeStatus();
   card->host_memory_ = host.value();
   return card;

@@ -63,7 +63,7 @@ Result<const void*> GpuSession::Ones(DataType type, int64_t count, NativeStream 
   if (!memory.ok()) return memory.TakeStatus();
   TUNABLEOP_RETURN_IF_ERROR(device().Copy(memory.value().data(), host.data(), host.size(),
                                           CopyKind::kHostToDevice, streams_->own()));
-  TUNABLEOP_RETURN_IF_ERROR(streams_->SynchronizeOwn());  // every stream may read them now
+  TUNABLEOP_RETURN_IF_ERROR(device().Synchronize(streams_->own()));  // for all streams
   // What was made before stays: kernels may be reading it.
   constants_.push_back(std::make_unique<Constants>(Constants{more, std::move(memory).value()}));
   made.store(constants_.back().get(), std::memory_order_release);

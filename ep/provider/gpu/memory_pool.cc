@@ -19,9 +19,8 @@ constexpr size_t kKeep = 256 * kMiB;
 
 size_t MemoryPool::RoundUp(size_t bytes) noexcept {
   if (bytes <= size_t{1} << kSmallestLog2) return size_t{1} << kSmallestLog2;
-  const size_t octave = std::bit_width(bytes - 1) - 1;
-  const size_t steps_log2 = bytes < kMiB ? 3 : kStepsLog2;
-  const size_t step = std::max(size_t{1} << (octave - steps_log2), size_t{256});
+  const size_t step = std::max(std::bit_floor(bytes - 1) >> (bytes < kMiB ? 3 : kStepsLog2),
+                               size_t{1} << kSmallestLog2);
   return (bytes + step - 1) / step * step;
 }
 
@@ -99,7 +98,6 @@ void* MemoryPool::Serve(Block& block, size_t asked) noexcept {
 
 void* MemoryPool::Allocate(size_t bytes, NativeStream stream) noexcept {
   if (bytes == 0 || bytes > size_t{1} << (kLargestLog2 - 1)) return nullptr;
-  if (kind_ == Kind::kHost) stream = streams_->own();
   if (stream != streams_->own()) streams_->SawForeign();
   // The handle of what is no stream of the card's: ONNX Runtime up to 1.28 asks for the memory of a
   // whole run that way. Which streams will use it is not known.
@@ -185,9 +183,9 @@ void MemoryPool::Free(void* memory) noexcept {
         kind_ == Kind::kDevice && block.stream == streams_->own() && streams_->has_foreign();
     stats_.in_use -= block.bytes;
     if (block.passing || closed_) {
+      returned.push_back(memory);
       stats_.held -= block.bytes;
       blocks_.erase(found);
-      returned.push_back(memory);
     } else {
       Put(&block);
       const size_t most = std::max<size_t>(kKeep, stats_.most_in_use);
@@ -196,7 +194,8 @@ void MemoryPool::Free(void* memory) noexcept {
         returned = TakeKept(most / 2);
       }
     }
-  } catch (const std::bad_alloc&) {  // of the host's: a list could not grow, and a block stays
+  } catch (const std::bad_alloc&) {  // of the host's: a list could not grow, and the block stays
+    returned.clear();
   }
   if (dead()) return;
   for (void* block : returned) ToCard(block);
@@ -240,6 +239,7 @@ size_t MemoryPool::Trim() noexcept {
     taken = TakeKept(0);
     bytes -= stats_.held;
   } catch (const std::bad_alloc&) {  // as in Free
+    bytes = 0;
   }
   if (!dead()) {
     for (void* block : taken) ToCard(block);

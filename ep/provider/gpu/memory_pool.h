@@ -31,7 +31,7 @@ class MemoryPool {
  public:
   enum class Kind : uint8_t {
     kDevice,
-    kHost,  // page-locked; the streams' order does not matter: whoever frees has waited
+    kHost,  // page-locked: copies use it in the order of streams as well
   };
   struct Stats {
     uint64_t allocations = 0;  // asked for in all

@@ -39,7 +39,11 @@ const StreamQueues::Node* StreamQueues::Find(NativeStream stream) const noexcept
 
 Result<const DeviceQueue*> StreamQueues::Of(NativeStream stream) {
   if (const Node* node = Find(stream)) return &node->queue;
-  if (stream != own()) SawForeign();
+  if (stream == own()) {
+    own_used_.store(true);
+  } else {
+    SawForeign();
+  }
   if (device_->IsCapturing(stream)) {
     return Status(StatusCode::kNotSupported,
                   "TunableOp has not used this stream before it was captured into a graph: run the "
@@ -63,7 +67,9 @@ DeviceBuffer StreamQueues::Workspace(size_t queues) {
   return {};  // kernels that need none remain
 }
 
-Status StreamQueues::SynchronizeOwn() const { return device_->Synchronize(own()); }
+Status StreamQueues::SynchronizeOwn() const {
+  return own_used_.load() ? device_->Synchronize(own()) : Status::Ok();
+}
 
 Status StreamQueues::SynchronizeForeign() const {
   const std::lock_guard lock(mutex_);  // against Close, after which they may be gone

@@ -40,12 +40,13 @@ class StreamQueues {
   void SawForeign() noexcept { foreign_.store(true, std::memory_order_release); }
   bool has_foreign() const noexcept { return foreign_.load(std::memory_order_acquire); }
   // Kernels have run, and all of them on our own stream.
-  bool alone() const noexcept { return !has_foreign() && Find(own()) != nullptr; }
+  bool alone() const noexcept { return !has_foreign() && own_used_.load(); }
   // Of a kernel without a stream of ONNX Runtime's. Where there are other streams, the null handle
   // is what another provider computes on: the legacy default stream.
   NativeStream default_stream() const noexcept { return has_foreign() ? nullptr : own(); }
 
-  // Waits for our own stream, or for all others that were met; reports what went wrong on them.
+  // Waits for our own stream, if kernels ever ran there, or for all others that were met; reports
+  // what went wrong on them.
   Status SynchronizeOwn() const;
   Status SynchronizeForeign() const;
 
@@ -66,7 +67,9 @@ class StreamQueues {
   DeviceStream own_;
   const uint64_t forks_;  // of the process that made this: see Forks()
   std::atomic<bool> foreign_{false};
-  // Grows at the head until Close; what is in it stays where it is.
+  std::atomic<bool> own_used_{false};
+  // Grows at the head until Close; what is in it stays where it is. Read without the lock by the
+  // session's own kernels only, which have ended when it is closed.
   std::atomic<Node*> head_{nullptr};
   mutable std::mutex mutex_;  // on making and closing
   size_t count_ = 0;
