@@ -56,6 +56,7 @@ def test_tune(tuned: FakeTune, model: Path, capsys: pytest.CaptureFixture[str]) 
         *("--shapes", str(file), "--dim", "m=4", "--isolate", "--hang-seconds", "5"),
         *("--max-tuning-ms", "20", "--candidates", "all", "--threads", "2", "--min-gain", "0.1"),
         *("--claim", "weights", "--fusion", "keep", "--buckets", "pow2"),
+        *("--device", "cuda:1", "--precision", "tf32"),
     ]
     assert cli.main(arguments) == 0
     assert tuned.asked == {
@@ -67,6 +68,8 @@ def test_tune(tuned: FakeTune, model: Path, capsys: pytest.CaptureFixture[str]) 
         "hang_seconds": 5.0,
         "max_tuning_ms": 20.0,
         "candidates": "all",
+        "device": "cuda:1",
+        "precision": "tf32",
         "threads": 2,
         "claim": "weights",
         "fusion": "keep",
@@ -201,3 +204,22 @@ def test_as_users_call_it(how: str) -> None:
     done = subprocess.run([*command, "tuna"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "tune" in done.stderr
+
+
+def test_doctor_says_what_there_is_and_why_something_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    ids = [device["id"] for device in found["devices"]]
+    assert ids[-1] == "cpu"
+    assert found["default"] in ids
+    names = [line["library"] for line in found["libraries"]]
+    assert {"libcudart", "libcublasLt", "libamdhip64", "libhipblaslt", "librocblas", "native"} <= set(names)
+    for line in found["libraries"]:
+        assert bool(line["identity"]) == line["available"]
+        assert line["available"] or line["reason"]
+    assert cli.main(["doctor"]) == 0
+    printed = capsys.readouterr().out
+    for line in found["libraries"]:
+        assert f"  {line['library']}: {line['identity'] if line['available'] else 'not used: '}" in printed
+    assert f"  {found['default']}: " in printed
+    assert "<- device='auto'" in printed

@@ -28,7 +28,7 @@ namespace {
 using Backends = std::span<const std::shared_ptr<const Backend>>;
 
 constexpr size_t kMostBytes = size_t{1} << 30;
-constexpr size_t kWorkspaceBytes = size_t{64} << 20;
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // as sessions have
 constexpr double kReferenceBudget = 3e7;  // multiplications; the rest is compared with the first
 constexpr double kHangMs = 5000.0;
 constexpr double kMostMs = 4000.0;  // for one problem

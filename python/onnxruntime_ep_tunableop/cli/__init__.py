@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from .. import _core
 from ..errors import OptionError
-from . import selftest, tune
+from . import doctor, selftest, tune
 from .command import Command, UsageError
 
-COMMANDS: tuple[Command, ...] = (tune.COMMAND, selftest.COMMAND)
+COMMANDS: tuple[Command, ...] = (doctor.COMMAND, tune.COMMAND, selftest.COMMAND)
 
 DONE = 0
 FAILED = 1

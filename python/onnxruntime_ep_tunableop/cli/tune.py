@@ -50,7 +50,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --isolate: a call this long is a hang (default: 30)",
     )
     parser.add_argument("--max-tuning-ms", metavar="MS", type=float, help="for each problem (default: 100)")
-    parser.add_argument("--candidates", metavar="WHICH", help="kernels to try: default or all")
+    parser.add_argument("--candidates", metavar="WHICH", help="kernels: default, all, or names of libraries")
+    parser.add_argument("--device", metavar="WHICH", help="auto, cpu, cuda, cuda:1, hip ... (default: auto)")
+    parser.add_argument("--precision", metavar="WHICH", help="of the sessions to serve: exact, tf32 or bf16")
     parser.add_argument("--threads", metavar="N", type=int, help="intra-op threads of the sessions to serve")
     for name, values in (("claim", "auto, all or weights"), ("fusion", "auto, off or keep")):
         parser.add_argument(f"--{name}", metavar="WHICH", help=f"as the sessions to serve have it: {values}")
@@ -113,7 +115,10 @@ def _run(given: argparse.Namespace) -> int:
         shapes += read_shapes(given.shapes)
     options: dict[str, Any] = {
         key: getattr(given, key)
-        for key in ("max_tuning_ms", "candidates", "threads", "claim", "fusion", "buckets", "min_gain")
+        for key in (
+            *("max_tuning_ms", "candidates", "device", "precision"),
+            *("threads", "claim", "fusion", "buckets", "min_gain"),
+        )
     }
     with shown(given.quiet) as progress:
         summary = tune(

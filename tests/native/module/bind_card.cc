@@ -29,7 +29,7 @@ namespace tunableop::bindings {
 namespace {
 
 constexpr size_t kMostBytes = size_t{8} << 30;
-constexpr size_t kWorkspaceBytes = size_t{64} << 20;
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // as sessions have
 constexpr double kReferenceBudget = 3e7;
 constexpr double kHangMs = 10'000.0;
 

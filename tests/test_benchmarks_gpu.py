@@ -1,0 +1,184 @@
+"""The benchmark for cards: its parts on simulated libraries, and what it makes of results."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import onnxruntime as ort
+import onnxruntime_ep_tunableop as tunableop
+import pytest
+from support.built import FOLDER
+
+from benchmarks.gpu import card as cards
+from benchmarks.gpu import end_to_end, run
+from benchmarks.gpu.card import Card
+from benchmarks.gpu.report import Clock, Report
+
+ROOT = Path(__file__).resolve().parent.parent
+FLAVOURS = {"cuda": "cuda13", "hip": "rocm7"}
+PARTS = {"cuda": [*run.PARTS], "hip": ["shapes", "end_to_end", "overhead"]}
+
+
+@pytest.mark.parametrize("backend", FLAVOURS)
+def test_every_part_on_simulated_libraries(backend: str, tmp_path: Path) -> None:
+    folder, nowhere = FOLDER / "gpu_sim" / FLAVOURS[backend], str(tmp_path / "nowhere")
+    environment = os.environ | {
+        "TUNABLEOP_CUDA_PATH": str(folder) if backend == "cuda" else nowhere,
+        "TUNABLEOP_ROCM_PATH": str(folder) if backend == "hip" else nowhere,
+    }
+    out, text = tmp_path / "out.json", tmp_path / "out.md"
+    options = [
+        *("--quick", "--rounds", "2", "--max-tuning-ms", "20", "--seconds", "150"),
+        *("--layers", "1", "--model", "bert", "--batch", "1", "--mode", "fp32"),
+        *("--shape", "mlp_small", "odd_tail", "--kind", "fp16", "tf32"),
+        *("--only", *PARTS[backend]),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.gpu.run", *options, "--json", str(out), "--markdown", str(text)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=550,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-3000:]
+    found = json.loads(out.read_text())
+    assert found["machine"]["device"] == f"{backend}:0"
+    assert "Simulated" in found["machine"]["card"]
+    parts = found["parts"]
+    assert list(parts) == PARTS[backend]
+    assert all(part["wrong"] == [] for part in parts.values())
+    assert [(r["kind"], r["shape"]) for r in parts["shapes"]["results"]] == [
+        ("fp16", "mlp_small"),
+        ("fp16", "odd_tail"),
+        ("tf32", "mlp_small"),
+        ("tf32", "odd_tail"),
+    ]
+    for result in parts["shapes"]["results"]:
+        assert set(result["us"]) == {"first", "again", "list best", "tuned"}
+        assert all(len(rounds) == 2 for rounds in result["rounds_us"].values())
+    if any(name in ort.get_available_providers() for name in cards.STOCK[backend]):
+        pytest.skip("this onnxruntime has a provider for cards, which has none to run on here")
+    (why,) = parts["end_to_end"]["left_out"]
+    assert "this onnxruntime has no provider of its own for the card" in why
+    assert [r["contender"] for r in parts["overhead"]["results"]] == ["ours alone, tuned"]
+    for part in PARTS[backend]:
+        assert f"## {part}" in text.read_text()
+    if backend == "hip":
+        return
+    assert parts["selftest"]["results"][0]["passed"]
+    alone = {r["contender"]: r for r in parts["alone"]["results"]}
+    assert alone["ours alone, claim=all"]["our_nodes"] > alone["ours alone, claim=weights"]["our_nodes"] > 0
+    assert alone["ours alone, claim=all"]["to_card"] > 0
+    assert alone["ours alone, claim=all"]["to_host"] > 0
+
+
+def test_without_a_card_it_says_so() -> None:
+    with pytest.raises(SystemExit, match="no card to measure"):
+        cards.find("cuda:9999")
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> Card:
+    """The CPU in place of a card: contenders, counting and judging are the same."""
+
+    def stock(
+        card: Card, model: Path, mode: str, *, graph: bool = False, profile: Path | None = None
+    ) -> ort.InferenceSession:
+        if graph:
+            raise RuntimeError("no graphs here")
+        return ort.InferenceSession(
+            str(model), cards.session_options(profile), providers=["CPUExecutionProvider"]
+        )
+
+    def ours(
+        card: Card,
+        model: Path,
+        mode: str,
+        *,
+        alone: bool = False,
+        profile: Path | None = None,
+        **options: Any,
+    ) -> ort.InferenceSession:
+        return tunableop.InferenceSession(str(model), cards.session_options(profile), device="cpu", **options)
+
+    monkeypatch.setattr(cards, "stock_session", stock)
+    monkeypatch.setattr(cards, "our_session", ours)
+    monkeypatch.setattr(cards, "on_card", lambda card, values: ort.OrtValue.ortvalue_from_numpy(values))
+    return Card("cuda", 0, "CUDAExecutionProvider", "")
+
+
+def arguments(*options: str) -> Any:
+    return run.parser().parse_args(["--quick", "--rounds", "2", "--max-tuning-ms", "5", *options])
+
+
+def test_whole_models_with_the_cpu_in_place_of_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = stand_in(monkeypatch)
+    args = arguments("--model", "bert", "--mode", "fp32", "--batch", "1", "--layers", "1")
+    report = end_to_end.run(card, args, Clock(300))
+    assert report.wrong == []
+    assert [line for line in report.left_out if "no graphs here" not in line] == []
+    assert len(report.left_out) == 1  # sizes are free in the other case
+    contenders = ["stock", "stock again", *end_to_end.OURS]
+    assert [r["contender"] for r in report.results] == 2 * contenders
+    for result in report.results:
+        assert result["memcpy"] == 0
+        assert result["error"] < 1e-4
+        assert (result["our_nodes"] > 0) == (result["contender"] in end_to_end.OURS)
+    weights, everything = (
+        next(r for r in report.results if r["contender"] == f"ours, claim={claim}")["our_nodes"]
+        for claim in ("weights", "all")
+    )
+    assert (weights, everything) == (6, 8)
+
+
+def test_contenders_may_be_chosen_and_time_may_be_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = stand_in(monkeypatch)
+    args = arguments(
+        *("--model", "bert", "--mode", "fp32", "--batch", "1", "--layers", "1"),
+        *("--contender", "ours, untuned", "--sizes", "dynamic"),
+    )
+    report = end_to_end.run(card, args, Clock(300))
+    assert [r["contender"] for r in report.results] == ["stock", "ours, untuned"]
+    late = end_to_end.run(card, args, Clock(-1))
+    assert late.results == []
+    assert late.left_out == ["bert fp32 1x128 dynamic: no time left"]
+
+
+def test_what_is_wrong_is_found() -> None:
+    def result(contender: str, **changes: Any) -> dict[str, Any]:
+        fine = {"model": "bert", "mode": "fp16", "batch": 1, "sizes": "static", "contender": contender}
+        return fine | {"error": 1e-3, "memcpy": 1, "our_nodes": 3} | changes
+
+    stock = result("stock", our_nodes=0)
+    name = "ours, claim=all"
+    assert end_to_end.judge([stock, result(name)]) == []
+    assert end_to_end.judge([stock, result("stock again", error=1.0)]) == []
+    for changes, word in (
+        ({"error": 0.1}, "error 1.0e-01"),
+        ({"error": float("nan")}, "error nan"),
+        ({"memcpy": 2}, "2 Memcpy nodes, stock has 1"),
+        ({"our_nodes": 0}, "no node is ours"),
+    ):
+        (line,) = end_to_end.judge([stock, result(name, **changes)])
+        assert word in line
+    assert end_to_end.judge([result("stock", error=0.02), result(name, error=0.03)]) == []
+
+
+def test_a_part_that_fails_does_not_end_the_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: Any) -> Report:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(cards, "find", lambda _: Card("cuda", 0, "", "not here"))
+    monkeypatch.setattr(run, "PARTS", {"shapes": broken, "overhead": lambda *_: Report("overhead")})
+    assert run.main([]) == 1
+    printed = capsys.readouterr().out
+    assert "the part failed: broken" in printed
+    assert "## overhead" in printed
