@@ -35,6 +35,7 @@ MODELS = ("bert", "llama")
 SIZES = ("static", "dynamic")
 STOCK, AGAIN, GRAPH = "stock", "stock again", "stock, graph"
 OURS: dict[str, dict[str, Any]] = {
+    "ours, as it comes": {},
     "ours, untuned": {"tuning": "off", "claim": "all"},
     "ours, claim=all": {"claim": "all"},
     "ours, claim=weights": {"claim": "weights"},

@@ -164,6 +164,7 @@ def _session(outcome: Outcome, case: Case, quick: bool) -> None:
             providers=["CPUExecutionProvider"],
             device=outcome.device.id,
             tuning="online",
+            claim="all",
             candidates="all",
             claim="all",
             precision=case.precision,

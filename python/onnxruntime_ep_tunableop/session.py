@@ -191,11 +191,13 @@ class InferenceSession(ort.InferenceSession):
             measurements.
         cache_size: problems kept at most; the least recently used go.
         warmup_iter: untimed calls before a kernel is timed, at most.
-        max_tuning_ms: wall clock for one problem, in milliseconds.
+        max_tuning_ms: wall clock for one problem, in milliseconds (default: 100, on a card 300).
         min_gain: share of the default kernel's time that a winner must save.
         verify: compare every finalist with a reference in higher precision before it may win.
-        candidates: "default" tries the few most promising kernels, "all" every one.
-        claim: "auto" and "all" take every MatMul and Gemm, "weights" those with a constant B.
+        candidates: "default" tries the few most promising kernels, "all" every one; or libraries to use, with
+            commas ("cublaslt").
+        claim: "all" takes every MatMul and Gemm, "weights" those with a constant B; "auto" all, but on a card
+            for which this onnxruntime has a provider of its own "weights".
         fusion: "auto" and "off" keep ONNX Runtime's fusions off MatMul and Gemm, "keep" leaves them on.
         precision: "exact"; on a card also "tf32" and "bf16", which round the operands of fp32 products.
         device: "cpu", "cuda", "hip", "cuda:1" ...; "auto" takes the first card that a library can run on,

@@ -121,7 +121,7 @@ def test_a_second_process_measures_nothing(card: Card, tmp_path: Path) -> None:
     path, cache, out = (tmp_path / name for name in ("model.onnx", "cache.json", "y.npy"))
     onnx.save(chain.model, str(path))
     x = np.random.default_rng(0).standard_normal((17, K), dtype=np.float32)
-    session = tunableop.InferenceSession(path, device=card.id, cache=cache, max_tuning_ms=200)
+    session = tunableop.InferenceSession(path, device=card.id, cache=cache)
     first = session.run(None, {"X": x})[0]
     assert tunableop.stats(session).tuned == 2
     kernels = {shape.problem: shape.kernel for shape in tunableop.explain(session).shapes}
@@ -164,7 +164,7 @@ def test_tuning_before_deployment(card: Card, tmp_path: Path) -> None:
 def test_bound_inputs_and_outputs_on_the_card(card: Card, others: list[Any]) -> None:
     a, b = random((33, K), 1), random((K, N), 2)
     built = matmul_model(["m", K], ["k", N])
-    session = quick_session(built, device=card.id, providers=others)
+    session = quick_session(built, device=card.id, providers=others, claim="all")
     left, right = (ort.OrtValue.ortvalue_from_numpy(x, *card.memory) for x in (a, b))
     result = ort.OrtValue.ortvalue_from_numpy(np.zeros((33, N), np.float32), *card.memory)
     binding = session.io_binding()

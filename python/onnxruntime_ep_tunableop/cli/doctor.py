@@ -71,8 +71,8 @@ COMMAND = Command(
     name="doctor",
     help="say which devices and libraries there are, and why others are not",
     description="Prints the versions, the devices that sessions can run on, and each library that the "
-    "provider knows: its version and file, or why it is not used. Measures nothing; `tunableop selftest` says "
-    "whether what there is gives right answers.",
+    "provider knows: its version and file, or why it is not used. Measures nothing; `tunableop selftest` "
+    "tells whether its answers are right.",
     add_arguments=_add_arguments,
     run=_run,
 )
