@@ -115,7 +115,7 @@ Problem Packed(Problem p) {
   p.b_layout = BLayout::kPacked;
   p.ldb = 0;
   p.trans_b = 0;
-  p.stride_b = p.batch > 1 && p.stride_b != 0 ? static_cast<int64_t>(PackedFloats(p.k, p.n)) : 0;
+  p.stride_b = p.batch > 1 && p.stride_b != 0 ? PackedFloats(p.k, p.n) : 0;
   return p;
 }
 

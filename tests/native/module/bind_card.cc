@@ -17,10 +17,10 @@
 #include "module/tuner_arguments.h"
 #include "tuner/device_answers.h"
 #include "tuner/device_copies.h"
-#include "tuner/host_copies.h"
 #include "tuner/device_stream.h"
 #include "tuner/device_timer.h"
 #include "tuner/device_tuner.h"
+#include "tuner/host_copies.h"
 #include "tuner/owned_operands.h"
 
 namespace py = pybind11;
