@@ -205,7 +205,7 @@ json SelfTestCase(const json& arguments) {
   }
   return {{"problem", ToString(verdict.value().problem)},
           {"kind", KindOf(verdict.value().problem)},
-          {"epilogue", std::string(Name(verdict.value().problem.epilogue))},
+          {"asked_by_provider", verdict.value().asked_by_provider},
           {"libraries", libraries},
           {"stopped", verdict.value().stopped}};
 }

@@ -200,7 +200,9 @@ SelfTestVerdict TestAll(const SelfTestRequest& request, const Problem& problem, 
   using Clock = std::chrono::steady_clock;
   const Clock::time_point end =
       Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(kMostMs));
-  SelfTestVerdict result{problem, {}, {}};
+  const bool apart =
+      problem.batch <= 1 || problem.stride_c >= (problem.m - 1) * problem.ldc + problem.n;
+  SelfTestVerdict result{problem, problem.epilogue == Epilogue::kNone && apart, {}, {}};
   for (const std::shared_ptr<const Backend>& backend : backends) {
     if (bench.executor().queue() == nullptr && backend->may_hang()) continue;  // a user's own
     LibraryVerdict verdict;

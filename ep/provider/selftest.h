@@ -32,6 +32,9 @@ struct LibraryVerdict {
 
 struct SelfTestVerdict {
   Problem problem;
+  // Some kernel has to run it, for the provider asks for such. Epilogues it can do without, and
+  // batch items of C that lie among each other it has none of.
+  bool asked_by_provider = true;
   std::vector<LibraryVerdict> libraries;
   // Nothing more can be tested in this process, and why: the card is lost, or a kernel on it does
   // not end.
