@@ -25,8 +25,8 @@ struct TimedCall {
   // calls, waits for them, and gives the mean milliseconds of one. `run` is not called then, nor
   // what was given to SetBeforeCall.
   // gcc asks for the initialiser where this one is left out.
-  std::function<Status(int calls, double& ms)> measure =
-      {};  // NOLINT(readability-redundant-member-init)
+  // NOLINTNEXTLINE(readability-redundant-member-init)
+  std::function<Status(int calls, double& ms)> measure = {};
 };
 
 // Used by the one thread that measures.

@@ -95,8 +95,7 @@ def test_a_search_beats_the_list_and_neighbours_beat_chance(cold: bool) -> None:
 
 
 def test_the_search_is_the_same_each_time() -> None:
-    first = tune(*LISTED, *VALLEY)
-    again = tune(*LISTED, *VALLEY)
+    first, again = tune(*LISTED, *VALLEY), tune(*LISTED, *VALLEY)
     assert again["calls"] == first["calls"]
     assert again["samples"] == first["samples"]
     other = tune(*LISTED, *VALLEY, problem=make_problem(6, 20, 11))
@@ -183,8 +182,8 @@ def test_verification_can_be_switched_off() -> None:
     result = tune(*kernels, verify=False)
     assert result["winner"].kernel == "wrong"
     assert result["error"] == 0.0
-    operands = {**make_operands(SMALL), "beta": 0.5}
-    assert tune(*kernels, operands=operands, verify=False)["winner"].kernel == "wrong"
+    beta = {**make_operands(SMALL), "beta": 0.5}
+    assert tune(*kernels, operands=beta, verify=False)["winner"].kernel == "wrong"
 
 
 TYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16, "float64": np.float64}
@@ -316,8 +315,8 @@ def test_numbers_that_nearly_overflow_are_right_either_way() -> None:
     operands = convert(make_operands(problem), "float16")
     operands["a"][:] = 90.5
     operands["b"][:] = 90.49
-    result = tune(kernel("default", 0.1), kernel("fast", 0.05), problem=problem, operands=operands)
-    assert result["rejected"] == {}
+    kernels = kernel("default", 0.1), kernel("fast", 0.05)
+    assert tune(*kernels, problem=problem, operands=operands)["rejected"] == {}
 
 
 def test_large_answers_are_checked_in_samples() -> None:
