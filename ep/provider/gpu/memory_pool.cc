@@ -25,10 +25,10 @@ size_t MemoryPool::RoundUp(size_t bytes) noexcept {
 }
 
 size_t MemoryPool::BinOf(size_t rounded) noexcept {
-  const size_t octave = std::bit_width(rounded) - 1;
-  // Of sizes below 2^13 several share a bin: Take compares them.
-  const size_t step = ((rounded - (size_t{1} << octave)) << kStepsLog2) >> octave;
-  return ((octave - kSmallestLog2) << kStepsLog2) + step;
+  const size_t octave = std::max(std::bit_floor(rounded), size_t{1} << kSmallestLog2);
+  // A block may be larger than the least of its bin: Take compares them.
+  const size_t step = ((rounded - octave) << kStepsLog2) / octave;
+  return ((std::bit_width(octave) - 1 - kSmallestLog2) << kStepsLog2) + step;
 }
 
 MemoryPool::MemoryPool(Card& card, Kind kind, std::shared_ptr<StreamQueues> streams)
