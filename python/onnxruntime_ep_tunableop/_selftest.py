@@ -166,7 +166,6 @@ def _session(outcome: Outcome, case: Case, quick: bool) -> None:
             tuning="online",
             claim="all",
             candidates="all",
-            claim="all",
             precision=case.precision,
             max_tuning_ms=300 if quick else 500,  # most elections end long before
             warmup_iter=1,
