@@ -78,7 +78,7 @@ Progress = Callable[[str], None]
 def run(
     device: str = "auto", *, quick: bool = False, seed: int = 0, seconds: float = 60.0, progress: Progress
 ) -> Outcome:
-    """Tests one device. Each half starts nothing new after `seconds` / 2, and says what it left out.
+    """Tests one device. Starts nothing new after `seconds`, half of them for kernels; says what it left out.
 
     Raises:
         OptionError, NoDeviceError: as option `device`.
@@ -89,7 +89,7 @@ def run(
     outcome = Outcome(described, _machine(), seed=seed)
     started = time.monotonic()
     _kernels(outcome, quick, started + seconds / 2, progress)
-    _sessions(outcome, chosen.is_card, quick, time.monotonic() + seconds / 2, progress)
+    _sessions(outcome, chosen.is_card, quick, started + seconds, progress)
     outcome.seconds = time.monotonic() - started
     return outcome
 
