@@ -283,6 +283,22 @@ def concurrency() -> None:
     assert count("handles") <= len(lanes) + 2  # one for questions on each card
 
 
+def shared_stream() -> None:
+    """Calls of several threads on one stream do not use its workspace between each other's kernels."""
+    library = open_library()
+    lanes = [library.lane(WORKSPACE) for _ in range(4)]
+    trial = Trial(Product(16, 16, 2048), library, lanes[0])
+    candidates = library.candidates(trial.problem, scope_all=True)
+    candidates += library.explore(trial.problem, [(c, 0.0) for c in candidates], 3, 60)
+    kernel = library.prepare(trial.problem, next(c for c in candidates if c.workspace_bytes > 0))
+    set_faults("slow_launch")
+    for used in (lanes, lanes[:1] * len(lanes)):
+        cs = [trial.upload(trial.start()) for _ in used]
+        kernel.hammer(used, trial.device_a, trial.device_b, [trial.device_bias] * len(used), cs, 20)
+    set_faults("")
+    assert count("misuse") == 0
+
+
 def hits() -> None:
     """A call makes no descriptor and asks nothing."""
     library = open_library()

@@ -23,6 +23,7 @@ COMMON = (
     "explore",
     "workspace",
     "concurrency",
+    "shared_stream",
     "hits",
     "misuse",
     "precisions",

@@ -84,6 +84,7 @@ class RocblasPlan final : public Plan {
     if (handles == nullptr) return {StatusCode::kOutOfMemory, "no memory for a rocBLAS handle"};
     const Result<QueueHandles::Lease> lease = handles->Take(*queue);
     if (!lease.ok()) return {lease.status().code(), std::string(lease.status().message())};
+    const std::unique_lock turn = queue->Turn();  // it does not say who uses the workspace
     return ToStatus("rocblas_gemm_ex",
                     gemm_.Run(*library_, lease.value().handle(), operands, solution_));
   }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
 #include <utility>
@@ -152,6 +153,8 @@ class LtPlan final : public Plan {
     const double wide_alpha = alpha;
     const double wide_beta = beta;
     const bool wide = description_.gemm.type == DataType::kFloat64;
+    const std::unique_lock turn =
+        launch.workspace_bytes > 0 ? queue.Turn() : std::unique_lock<std::mutex>();
     return ToStatus<V>(
         core_->api.matmul(handle, desc, wide ? static_cast<const void*>(&wide_alpha) : &alpha, b,
                           description_.first.get(), operands.a, description_.second.get(),

@@ -25,6 +25,7 @@ constexpr std::string_view kKinds[] = {
     "hang_sum",          // [:algo] likewise, between writing to the workspace and reading from it
     "slow",              // [:algo][:factor, 10] simulated time only
     "noisy",             // [:percent, 5] simulated times vary by that much
+    "slow_launch",       // a call that uses a workspace takes 0.1 ms of real time
     "real_slow",         // :ms every kernel also takes that long in real time
     "old_driver",        // the driver is older than the runtime
     "no_driver",         // no driver at all

@@ -6,6 +6,7 @@
 // worth more here than speed.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -44,6 +45,9 @@ class Stream : public std::enable_shared_from_this<Stream> {
   Card& card;
   const bool blocking;  // waits for the null stream
   const bool null;
+
+  // Calls that queue a kernel with a workspace on it right now: see LaunchGemm.
+  std::atomic<int> launching{0};
 
   // Guarded by the one lock.
   std::deque<Operation> queue;
