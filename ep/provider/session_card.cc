@@ -1,5 +1,7 @@
 // SessionState: what only sessions on a card do.
 #include <algorithm>
+#include <memory>
+#include <new>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -11,20 +13,52 @@
 #include "tuner/deny_list.h"
 #include "tuner/device_copies.h"
 #include "tuner/device_tuner.h"
+#include "tuner/host_copies.h"
 #include "tuner/measure_pool.h"
+#include "tuner/operand_ranges.h"
 
 namespace tunableop {
 namespace {
 
-// That check answers on the host while the card's own work goes on.
-constexpr int kMostCheckingThreads = 8;
+// That check answers or transpose weights on the host.
+constexpr int kMostHostThreads = 8;
 // Of the card's memory, for transposed copies of weights.
 constexpr size_t kTransposedShare = 4;
 // For a kernel that is measured in the background, beside the streams of runs.
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 
-size_t TransposedBytes(const Problem& problem) noexcept {
-  return static_cast<size_t>(problem.n) * static_cast<size_t>(problem.k) * SizeOf(problem.b_type);
+// On the host, for libraries that cannot do it on the card: once for each weight.
+Status TransposeThroughHost(const Problem& problem, const Operands& operands, void* out,
+                            const DeviceQueue& queue, Executor& host) {
+  const Device& device = queue.device();
+  const Range b = RangesOf(problem, operands).b;
+  const size_t bytes = BytesOfTransposedB(problem);
+  const auto stored = std::unique_ptr<char[]>(new (std::nothrow) char[b.bytes]);
+  const auto transposed = std::unique_ptr<char[]>(new (std::nothrow) char[bytes]);
+  if (stored == nullptr || transposed == nullptr) {
+    return {StatusCode::kOutOfMemory, "no memory on the host to transpose it in"};
+  }
+  TUNABLEOP_RETURN_IF_ERROR(
+      device.Copy(stored.get(), b.data, b.bytes, CopyKind::kDeviceToHost, queue.stream()));
+  TUNABLEOP_RETURN_IF_ERROR(device.Synchronize(queue.stream()));
+  TransposeB(problem, stored.get(), host, transposed.get());
+  TUNABLEOP_RETURN_IF_ERROR(
+      device.Copy(out, transposed.get(), bytes, CopyKind::kHostToDevice, queue.stream()));
+  return device.Synchronize(queue.stream());  // before its source goes
+}
+
+// Calls use(host), with threads to share host work among where the system has them.
+template <typename Function>
+auto WithHostThreads(const Function& use) {
+  const auto processors = static_cast<int>(ProcessorsOfProcess().size());
+  std::optional<MeasurePool> pool;
+  try {
+    pool.emplace(std::clamp(processors / 2, 1, kMostHostThreads));
+  } catch (const std::system_error&) {  // this thread does it alone
+    SerialExecutor alone;
+    return use(alone);
+  }
+  return use(*pool);
 }
 
 }  // namespace
@@ -35,18 +69,9 @@ Result<TuneResult> SessionState::TuneOnCard(const Problem& problem, const Operan
   if (queue == nullptr) {
     return Status(StatusCode::kInternal, ToString(problem) + ": there is no queue of the card");
   }
-  const auto tune = [&](Executor& host) {
+  return WithHostThreads([&](Executor& host) {
     return TuneOnDevice(problem, operands, *queue, host, target_.backends(), options);
-  };
-  const auto processors = static_cast<int>(ProcessorsOfProcess().size());
-  std::optional<MeasurePool> pool;
-  try {
-    pool.emplace(std::clamp(processors / 2, 1, kMostCheckingThreads));
-  } catch (const std::system_error&) {  // the system has no thread for us: this one checks alone
-    SerialExecutor alone;
-    return tune(alone);
-  }
-  return tune(*pool);
+  });
 }
 
 std::shared_ptr<const Plan> SessionState::PlanWithoutCopy(const Problem& problem,
@@ -80,7 +105,7 @@ const void* SessionState::MakeTransposed(const Entry& entry, const Operands& ope
   const Problem& problem = entry.record.problem;
   if (queue == nullptr || node.transposed.refused() || IsCapturing(executor)) return nullptr;
   const std::shared_ptr<const Backend> backend = target_.Find(entry.record.winner.library);
-  const size_t bytes = TransposedBytes(problem);
+  const size_t bytes = BytesOfTransposedB(problem);
   const size_t ceiling = queue->device().info().memory_bytes / kTransposedShare;
   const auto refuse = [&](std::string_view why) {
     node.transposed.Refuse();
@@ -97,6 +122,11 @@ const void* SessionState::MakeTransposed(const Entry& entry, const Operands& ope
   Status status = memory.ok()
                       ? backend->TransposeB(problem, operands.b, memory.value().data(), executor)
                       : memory.TakeStatus();
+  if (status.code() == StatusCode::kNotSupported && memory.ok()) {
+    status = WithHostThreads([&](Executor& host) {
+      return TransposeThroughHost(problem, operands, memory.value().data(), *queue, host);
+    });
+  }
   // Other streams may be the next to read it.
   if (status.ok()) status = queue->device().Synchronize(queue->stream());
   if (!status.ok()) {
