@@ -259,3 +259,30 @@ def test_a_type_that_no_library_can_run_is_refused() -> None:
     assert ours(session) == []
     a, b = narrow.random((3, 4), "fp32"), narrow.random((4, 5), "fp32")
     np.testing.assert_allclose(session.run(None, {"A": a, "B": b})[0], a @ b, rtol=1e-5)
+
+
+@on_card("cuda13")  # hipBLASLt names its kernels otherwise for another layout
+def test_an_elected_kernel_gets_the_transposed_weight_it_reads() -> None:
+    b = narrow.random((64, 96), "fp32", 2)
+    model = narrow.one_node("MatMul", {"A": (5, 64), "B": (64, 96)}, {"B": b}, "fp32")
+    a = narrow.random((5, 64), "fp32", 1)
+    feeds = {"A": narrow.feed(a)}
+    right = narrow.wide(a) @ narrow.wide(b)
+    tuned = card_session(model, tuning="online")
+    tuned.run(None, feeds)
+    results = tunableop.get_tuning_results(tuned)
+    entry = results["machines"][0]["entries"][0]
+    listed = entry["default_kernel"].split(":", 1)
+    entry["winner"] |= {"library": listed[0], "kernel": listed[1] + "/bt", "opaque_id": -1}
+    session = card_session(model, tuning="cached")
+    assert tunableop.set_tuning_results(session, results) == []
+    before = count("mallocs")
+    for _ in range(3):
+        assert np.allclose(session.run(None, feeds)[0], right, rtol=0, atol=1e-4)
+        (shape,) = tunableop.explain(session).shapes
+        assert shape.tuned
+        assert shape.kernel.endswith("/bt")
+    assert not [note for note in tunableop.explain(session).notes if "transposed" in note]
+    made = count("mallocs") - before
+    session.run(None, feeds)
+    assert count("mallocs") - before == made, "the copy is made once"
