@@ -51,7 +51,8 @@ class Plan {
   virtual ~Plan() = default;
 
   // Computes C. `operands` must fit the Problem that the plan was prepared for. Allocates nothing
-  // that grows with the number of calls, takes no lock, does no I/O. Thread-safe.
+  // that grows with the number of calls, takes no lock (but for DeviceQueue::Turn), does no I/O.
+  // Thread-safe.
   // A card's kernel is queued on executor.queue() when this returns, and not done.
   virtual Status Run(const Operands& operands, Executor& executor) const noexcept = 0;
 
