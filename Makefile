@@ -10,7 +10,7 @@ LINT_CPP_FLAGS ?=
 .PHONY: demo test sanitize lint format bench clean
 
 # Builds and installs the wheel again when anything that goes into it changed.
-SOURCES := CMakeLists.txt pyproject.toml $(shell find ep python -type f -not -name '*.pyc') \
+SOURCES := CMakeLists.txt pyproject.toml $(shell find ep python models -type f -not -name '*.pyc') \
            $(shell find tests/native tests/gpu_sim -name CMakeLists.txt -o -name '*.cc' -o -name '*.h')
 # The same build makes what only tests need, in build/tests; nothing of it is in the wheel.
 TESTS_FLAG := --config-settings=cmake.define.TUNABLEOP_BUILD_TESTS=ON

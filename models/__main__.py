@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from models import bert, llama, minilm, minilm_int8
-from models.fetch import FetchError
-from models.graph import external_path, save
+from . import bert, llama, minilm, minilm_int8, mlp, text_detector
+from .fetch import FetchError
+from .graph import external_path, save
 
 
 def _minilm(args: argparse.Namespace, out: Path) -> None:
@@ -22,8 +22,16 @@ def _minilm_int8(args: argparse.Namespace, out: Path) -> None:
     shutil.copyfile(minilm_int8.path(), out)
 
 
+def _text_detector(args: argparse.Namespace, out: Path) -> None:
+    shutil.copyfile(text_detector.path(), out)
+
+
+def _mlp(args: argparse.Namespace, out: Path) -> None:
+    save(mlp.build(batch=args.batch, seed=args.seed), out)
+
+
 def _digits(args: argparse.Namespace, out: Path) -> None:
-    from models import digits  # scikit-learn takes a second to import
+    from . import digits  # scikit-learn takes a second to import
 
     save(digits.build(args.batch), out)
 
@@ -47,6 +55,8 @@ _BUILDERS: dict[str, tuple[Callable[[argparse.Namespace, Path], None], str]] = {
         _minilm_int8,
         "all-MiniLM-L6-v2, another exporter's file, int8 storage (downloads 21 MB once)",
     ),
+    "text-detector": (_text_detector, "convolutions only, nothing for us to do (downloads 27 MB once)"),
+    "mlp": (_mlp, "three layers of products, random weights"),
     "digits": (_digits, "a classifier of digits, trained on the spot"),
     "bert": (_bert, "BERT-base, random weights"),
     "llama": (_llama, "one block of Llama-7B, random weights, in an external data file"),
@@ -65,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("--sequence", type=int, help="fix the number of tokens (default: free)")
     build.add_argument("--past", type=int, help="llama: fix the length of the past; 0: none (default: free)")
     build.add_argument("--layers", type=int, help="bert, llama: number of layers")
-    build.add_argument("--seed", type=int, default=0, help="bert, llama: seed of the weights (default: 0)")
+    build.add_argument("--seed", type=int, default=0, help="bert, llama, mlp: seed of the weights (default: 0)")
     build.add_argument("--external", action="store_true", help="bert: weights in FILE.data")
     return parser
 
@@ -76,10 +86,11 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if args.command == "list":
             for name, (_, what) in sorted(_BUILDERS.items()):
-                print(f"{name:12} {what}")
+                print(f"{name:14} {what}")
         elif args.command == "fetch":
             print(minilm.files())
             print(minilm_int8.path())
+            print(text_detector.path())
         else:
             args.out.parent.mkdir(parents=True, exist_ok=True)
             _BUILDERS[args.name][0](args, args.out)

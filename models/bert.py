@@ -8,9 +8,9 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from models.encoder import EncoderConfig, encoder
-from models.graph import Dim, Graph
-from models.weights import RandomWeights
+from .encoder import EncoderConfig, encoder
+from .graph import Dim, Graph
+from .weights import RandomWeights
 
 BASE = EncoderConfig(layers=12, hidden=768, heads=12, intermediate=3072)
 

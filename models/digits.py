@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from models.graph import Dim, Graph
+from .graph import Dim, Graph
 
 if TYPE_CHECKING:
     from sklearn.neural_network import MLPClassifier

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from models.graph import Dim, Graph
+from .graph import Dim, Graph
 
 Weights = Callable[[str, tuple[int, ...]], NDArray[np.generic]]
 """Gives the tensor of that Hugging Face name and shape; dense layers are [out, in]."""

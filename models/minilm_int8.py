@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from models.fetch import MINILM_INT8, fetch
+from .fetch import MINILM_INT8, fetch
 
 
 def path() -> Path:
