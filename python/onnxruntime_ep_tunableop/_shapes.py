@@ -62,11 +62,12 @@ def make_feeds(
     dims: Mapping[str, int] | None = None,
     *,
     warn: bool = True,
+    seed: int = 0,
 ) -> list[Feeds]:
     """The feeds for each set of shapes; made up (always the same) where no array was given.
 
     An input that a set does not name takes its dimensions from symbols that other inputs or `dims` give
-    a value. With `shapes` None what is still open becomes 1, with a warning.
+    a value. With `shapes` None what is still open becomes 1, with a warning. `seed`: of the made-up numbers.
 
     Raises:
         OptionError: an unknown input or symbol, a wrong rank or dimension, an input left open.
@@ -74,8 +75,10 @@ def make_feeds(
     inputs = session.get_inputs()
     _check_symbols(inputs, dims or {})
     if shapes is None:
-        return [_feeds(inputs, {}, dims or {}, lenient=True, warn=warn)]
-    return [_feeds(inputs, entry, dims or {}, lenient=False, warn=warn) for entry in shape_sets(shapes)]
+        return [_feeds(inputs, {}, dims or {}, lenient=True, warn=warn, seed=seed)]
+    return [
+        _feeds(inputs, entry, dims or {}, lenient=False, warn=warn, seed=seed) for entry in shape_sets(shapes)
+    ]
 
 
 def describe(feeds: Feeds) -> str:
@@ -100,7 +103,13 @@ def _check_size(what: str, size: Any) -> int:
 
 
 def _feeds(
-    inputs: Sequence[Any], given: ShapeSet, dims: Mapping[str, int], *, lenient: bool, warn: bool
+    inputs: Sequence[Any],
+    given: ShapeSet,
+    dims: Mapping[str, int],
+    *,
+    lenient: bool,
+    warn: bool,
+    seed: int,
 ) -> Feeds:
     names = [entry.name for entry in inputs]
     for name in given:
@@ -114,7 +123,7 @@ def _feeds(
             for dim, size in zip(entry.shape, _checked(entry, given[entry.name]), strict=False):
                 if isinstance(dim, str):
                     sizes.setdefault(dim, size)
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(seed)
     opened: list[str] = []
     feeds: Feeds = {}
     for entry in inputs:
