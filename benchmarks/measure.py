@@ -8,8 +8,8 @@ core from the next contender. The sessions of `benchmarks.common` are told to st
 The ratio of two contenders is taken in each round; the median of these is the result, their quartiles are its
 spread.
 
-Beside it, two statistics for what cannot be interleaved: the bootstrap interval of a ratio of medians, and
-the Theil-Sen slope of a series.
+Beside it, two statistics for what cannot be interleaved: the bootstrap interval of a ratio of medians (the
+package's own, `bench.figures`), and the Theil-Sen slope of a series.
 """
 
 from __future__ import annotations
@@ -19,6 +19,20 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from onnxruntime_ep_tunableop.bench.figures import Interval, bootstrap_ratio
+
+__all__ = [
+    "QUICK",
+    "Interval",
+    "Plan",
+    "Ratio",
+    "Result",
+    "bootstrap_ratio",
+    "interleave",
+    "theil_sen",
+    "wait_until_idle",
+]
 
 
 @dataclass(frozen=True)
@@ -124,53 +138,6 @@ def _quartiles(values: list[float]) -> tuple[float, float, float]:
     """Median, lower and upper quartile."""
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
     return middle, low, high
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A figure and the interval that holds it with some confidence."""
-
-    value: float
-    low: float
-    high: float
-
-    def __contains__(self, value: float) -> bool:
-        """Whether the interval holds `value`; NaN ends hold nothing."""
-        return self.low <= value <= self.high
-
-    def __str__(self) -> str:
-        """For example "1.012 (0.998-1.031)"."""
-        return f"{self.value:.3f} ({self.low:.3f}-{self.high:.3f})"
-
-
-def bootstrap_ratio(
-    above: Sequence[float],
-    below: Sequence[float],
-    *,
-    paired: bool = False,
-    level: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
-) -> Interval:
-    """median(above) / median(below), with its percentile bootstrap interval.
-
-    `paired`: the figures at one position belong to one round and are drawn together, so that what all of a
-    round met cancels out. Otherwise each side is drawn by itself. Raises ValueError when a side is empty, or
-    when sides of different length are to be paired.
-    """
-    if not above or not below or (paired and len(above) != len(below)):
-        raise ValueError(f"no ratio of {len(above)} to {len(below)} figures{', paired' if paired else ''}")
-    draw = random.Random(seed).choices
-    places = range(len(above)), range(len(below))
-    ratios: list[float] = []
-    for _ in range(resamples):
-        upper = draw(places[0], k=len(above))
-        lower = upper if paired else draw(places[1], k=len(below))
-        ratios.append(statistics.median(above[i] for i in upper) / statistics.median(below[i] for i in lower))
-    ratios.sort()
-    tail = int(resamples * (1 - level) / 2)
-    value = statistics.median(above) / statistics.median(below)
-    return Interval(value, ratios[tail], ratios[-1 - tail])
 
 
 def theil_sen(x: Sequence[float], y: Sequence[float]) -> float:
