@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from onnxruntime_ep_tunableop.bench.figures import Interval, bootstrap_ratio
+from onnxruntime_ep_tunableop.bench.turns import wait_until_idle
 
 __all__ = [
     "QUICK",
@@ -106,16 +107,6 @@ def interleave(contenders: Mapping[str, Callable[[], object]], plan: Plan) -> Re
         for name in order:
             result.seconds[name].append(_block(contenders[name], plan))
     return result
-
-
-def wait_until_idle(limit: float = 0.5, window: float = 0.002) -> None:
-    """Returns when no thread of this process used the CPU for `window` seconds, or after `limit`."""
-    end = time.perf_counter() + limit
-    while time.perf_counter() < end:
-        used = time.process_time()
-        time.sleep(window)
-        if time.process_time() - used < window / 8:
-            return
 
 
 def _block(call: Callable[[], object], plan: Plan) -> float:
