@@ -7,14 +7,11 @@ import csv
 import json
 import math
 import os
-import platform
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +19,8 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from numpy.typing import NDArray
+
+from onnxruntime_ep_tunableop.bench.machine import cpu_model, facts
 
 from benchmarks.measure import QUICK, Plan
 
@@ -71,17 +70,8 @@ def read_shapes(path: Path = SHAPES) -> list[Shape]:
 
 def machine() -> dict[str, str]:
     """What a figure depends on: processor, cores this process may use, versions, load when it began."""
-    return {
-        "cpu": cpu_model(),
-        "cores": str(len(PROCESSORS)),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        "onnxruntime": ort.__version__,
-        "onnxruntime-ep-tunableop": _version("onnxruntime-ep-tunableop"),
-        "numpy": np.__version__,
-        "load": f"{os.getloadavg()[0]:.2f}",
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }
+    # This thread may be pinned by now.
+    return facts() | {"cores": str(len(PROCESSORS))}
 
 
 def machine_line() -> str:
@@ -296,20 +286,3 @@ def _threads(text: str) -> tuple[int, ...]:
     if not counts or min(counts) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: expected thread counts such as 1,2")
     return counts
-
-
-def _version(distribution: str) -> str:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def cpu_model() -> str:
-    """The processor's name as the system gives it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or "unknown"
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else "unknown"

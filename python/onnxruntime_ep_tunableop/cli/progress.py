@@ -1,10 +1,10 @@
-"""Progress of tuning on stderr: a bar on a terminal when rich is installed, lines otherwise."""
+"""Progress on stderr: a bar on a terminal when rich is installed; lines, or nothing, otherwise."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..tuning import Progress, TuneProgress
 
@@ -15,6 +15,51 @@ def _line(step: TuneProgress) -> None:
 
 def _nothing(step: TuneProgress) -> None:
     """Quiet."""
+
+
+#: What goes on, how many steps of it are done, of how many.
+Steps = Callable[[str, int, int], None]
+
+
+def _no_steps(what: str, done: int, total: int) -> None:
+    """Quiet."""
+
+
+@contextlib.contextmanager
+def steps(quiet: bool) -> Iterator[Steps]:
+    """What to call with each step: a bar on a terminal (a line without rich), nothing elsewhere."""
+    if quiet or not sys.stderr.isatty():
+        yield _no_steps
+        return
+    try:
+        from rich import progress as bars
+        from rich.console import Console
+    except ImportError:
+        with _one_line() as step:
+            yield step
+        return
+    columns = (
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TimeElapsedColumn(),
+    )
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda what, done, total: bar.update(
+            task, description=what.replace("[", r"\["), completed=done, total=total
+        )
+
+
+@contextlib.contextmanager
+def _one_line() -> Iterator[Steps]:
+    """A line that is overwritten."""
+    try:
+        yield lambda what, done, total: print(
+            f"\r\033[K{what[:90]} ({done}/{total})", end="", file=sys.stderr, flush=True
+        )
+    finally:
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
