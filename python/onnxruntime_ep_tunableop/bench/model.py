@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import onnxruntime as ort
 
 from .. import _devices
-from ..errors import OptionError, TunableOpError
+from ..errors import OptionError
 from . import ceiling as ceilings
-from . import figures, fresh, machine, profile, work
-from .figures import Agreement
+from . import machine, profile, work
+from .answers import compare
+from .figures import latency
+from .fresh import probe
 from .inputs import Subject
+from .judgement import judge
 from .results import (
-    ANSWERS_DIFFER,
-    FELL_BACK,
-    NOTHING_RAN,
     SCHEMA,
     CeilingReport,
     FirstRequest,
@@ -33,21 +34,19 @@ from .results import (
     SideReport,
     WorkReport,
 )
-from .sides import Against, Side, SideSpec, open_side
+from .sides import Against, Side, SideSpec, SideStats, open_side
 from .turns import Plan, Turns, take_turns
+from .waiting import until_measured
 
 Progress = Callable[[str, int, int], None]
 
 TUNED, AGGRESSIVE = "tuned", "aggressive"
 #: What "aggressive" adds: every kernel, two seconds for each problem and no end to all of them.
-AGGRESSIVE_OPTIONS = {"candidates": "all", "max_tuning_ms": "2000", "max_session_ms": "0", "min_gain": "0.01"}
+AGGRESSIVE_OPTIONS = {"candidates": "all", "max_tuning_ms": 2000, "max_session_ms": 0, "min_gain": 0.01}
 
-_LEAST_ROUNDS, _ROUNDS = 5, 12
-_BACKGROUND_PATIENCE = 120.0  # seconds without a problem measured in the background
-_FRESH_LIMIT = 2.0  # seconds of a fresh process above which one is enough
-#: Default tolerance by element type of the output: relative to the tensor's largest magnitude, as a share.
-_TOLERANCE = {"float16": 2e-2, "bfloat16": 5e-2, "float32": 1e-3, "float64": 1e-3}
-_REFUSED_AS_ASKED = ("claim=", "computed")
+LEAST_ROUNDS, MOST_ROUNDS = 5, 12
+_PROFILED_RUNS = 3
+_QUICK_SECONDS = 2.0  # a fresh process that takes less is started three times, others once
 
 
 @dataclass(frozen=True)
@@ -58,18 +57,35 @@ class Request:
     against: Sequence[Against]  #: the first is the baseline
     options: Mapping[str, str]  #: of our sessions: tuning, device, precision ...
     aggressive: bool = False
-    threads: int | None = None  #: intra-op, of every session
+    threads: int | None = None  #: intra-op, of every session; None: as many as there are cores
     concurrency: int = 1
     warmup: int = 3  #: untimed calls before each block of timed ones
     duration: float = 10.0  #: of timed calls, for each side
     iterations: int | None = None  #: timed calls for each side, in place of a duration
     seed: int = 0
-    rtol: float | None = None
+    rtol: float | None = None  #: None: by the element type of each output
     atol: float | None = None
     allow_fallback: bool = False
     fresh: bool = True  #: measure first requests in fresh processes
     profile: bool = True  #: count nodes and times for each provider
-    notes: Sequence[str] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True)
+class _Contender:
+    spec: SideSpec
+    python: Path | None
+
+
+@dataclass
+class _Seen:
+    """What the timed part leaves behind when its sessions are closed."""
+
+    turns: Turns
+    plan: Plan
+    answers: dict[str, Any]
+    facts: dict[str, Any]
+    before: dict[str, SideStats | None]
+    after: dict[str, SideStats | None]
 
 
 def run(request: Request, folder: Path, progress: Progress | None = None) -> Report:
@@ -79,168 +95,301 @@ def run(request: Request, folder: Path, progress: Progress | None = None) -> Rep
         OptionError: a provider, Python or option that is not there.
         TunableOpError: a session could not be made or run.
     """
-    return _Bench(request, folder, progress or _silent).run()
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    """No progress."""
+    return _Bench(request, folder, progress or (lambda what, done, total: None)).run()
 
 
 class _Bench:
     def __init__(self, request: Request, folder: Path, progress: Progress) -> None:
+        if not request.against:
+            raise OptionError("against: expected at least one provider to compare with")
         self.request = request
         self.folder = folder
         self.progress = progress
-        self.stock = [self._stock_spec(against) for against in request.against]
-        if not self.stock:
-            raise OptionError("against: expected at least one provider to compare with")
-        self.pythons = [against.python for against in request.against]
-        self.ours = [self._our_spec(TUNED, dict(request.options))]
+        self.threads = request.threads or machine.cores()
+        self.notes: list[str] = []
+        stock = [_Contender(self._stock(against), against.python) for against in request.against]
+        ours = [_Contender(self._ours(TUNED, dict(request.options)), None)]
         if request.aggressive:
             options = {**request.options, **AGGRESSIVE_OPTIONS}
             options.pop("cache", None)  # its results must not mix with those of the ordinary side
-            self.ours.append(self._our_spec(AGGRESSIVE, options))
-        self.baseline = self.stock[0].name
+            ours.append(_Contender(self._ours(AGGRESSIVE, options), None))
+        self.contenders = {one.spec.name: one for one in (*stock, *ours)}
+        if len(self.contenders) != len(stock) + len(ours):
+            raise OptionError("against: a provider stands there twice")
+        self.baseline = stock[0].spec.name
+        self.feeds = request.subject.feeds
 
-    # --- who takes part
-
-    def _stock_spec(self, against: Against) -> SideSpec:
-        providers = [against.provider]
-        if against.provider != _devices.CPU_PROVIDER:
-            providers.append(_devices.CPU_PROVIDER)
-        name = against.provider if against.python is None else f"{against.provider} of {against.python}"
+    def _stock(self, against: Against) -> SideSpec:
+        where = "" if against.python is None else f" of {against.python}"
         return SideSpec(
-            name=name,
+            name=f"{against.provider}{where}",
             kind="stock",
             model=self.request.subject.path,
-            providers=tuple((provider, {}) for provider in providers),
-            options={},
-            threads=self.request.threads,
+            providers=((against.provider, {}),),
+            threads=self.threads,
             concurrency=self.request.concurrency,
         )
 
-    def _our_spec(self, name: str, options: dict[str, str]) -> SideSpec:
+    def _ours(self, name: str, options: dict[str, Any]) -> SideSpec:
         options.setdefault("cache", str(self.folder / f"{name}.json"))
         return SideSpec(
             name=name,
             kind="tunableop",
             model=self.request.subject.path,
-            providers=(),
             options=options,
-            threads=self.request.threads,
+            threads=self.threads,
             concurrency=self.request.concurrency,
         )
 
-    # --- the course of it
-
     def run(self) -> Report:
-        request, feeds = self.request, self.request.subject.feeds
-        notes = list(request.notes)
-        with contextlib.ExitStack() as stack:
-            sides: dict[str, Side] = {}
-            specs = [*zip(self.stock, self.pythons, strict=True), *((spec, None) for spec in self.ours)]
-            for at, (spec, python) in enumerate(specs):
-                self.progress(f"opening {spec.name}", at, len(specs))
-                sides[spec.name] = stack.enter_context(open_side(spec, feeds, python))
-            answers = {}
-            for at, (name, side) in enumerate(sides.items()):
-                self.progress(f"first run of {name}", at, len(sides))
-                answers[name] = side.outputs()
-            for spec in self.ours:
-                _finish_tuning(sides[spec.name], spec, self.progress)
-                # The kernels that are timed are the ones that answer, not those of the first run.
-                answers[spec.name] = sides[spec.name].outputs()
-            before = {spec.name: sides[spec.name].stats() for spec in self.ours}
-            turns = take_turns(sides, self._plan(sides), self.progress)
-            after = {spec.name: sides[spec.name].stats() for spec in self.ours}
-            facts = {name: side.facts() for name, side in sides.items()}
-        events = self._profiles(notes)
-        done = work.of_events(events[self.baseline]) if self.baseline in events else None
+        """All of it. Sessions are closed before fresh processes and profiles: they need room themselves."""
+        seen = self._timed()
+        events = self._profiles()
+        done = _once(work.of_events(events[self.baseline])) if self.baseline in events else None
         best = self._ceiling(done)
-        first = self._fresh(turns)
-        reports = []
-        for name in sides:
-            reports.append(
-                self._side(name, turns, answers, facts[name], before, after, events, first, done)
-            )
-        ours = after[TUNED]
-        nodes = [_node(node, self.request.options) for node in ours["explain"]["nodes"]]
-        ratios = [
-            RatioReport(name, self.baseline, turns.ratio(self.baseline, name))
-            for name in sides
-            if name != self.baseline
-        ]
-        code, complaints = judge(reports, nodes, facts[TUNED].get("notes", []), request)
+        first = self._fresh()
+        sides = [self._side(name, seen, events.get(name, []), first, done) for name in self.contenders]
+        stats = seen.after[TUNED]
+        assert stats is not None
+        policy = self.request.options.get("claim", "auto")
+        nodes = [_node(node, policy) for node in stats.nodes]
+        self.notes += [f"{TUNED}: {note}" for note in stats.notes]
+        code, complaints = judge(sides, nodes, allow_fallback=self.request.allow_fallback)
         return Report(
             schema=SCHEMA,
             machine=machine.facts(),
-            model=request.subject.name,
-            shapes=request.subject.shapes,
-            plan=self._words(turns),
+            model=self.request.subject.name,
+            shapes=self.request.subject.shapes,
+            plan=self._plan_document(seen.plan),
             baseline=self.baseline,
-            sides=reports,
-            ratios=ratios,
-            work=WorkReport(done.products, done.flops, done.bytes) if done else None,
+            sides=sides,
+            ratios=[
+                RatioReport(name, self.baseline, seen.turns.ratio(self.baseline, name, self.request.seed))
+                for name in self.contenders
+                if name != self.baseline
+            ],
+            work=done,
             ceiling=best,
             nodes=nodes,
-            problems=[_shape(shape) for shape in ours["explain"]["shapes"]],
-            notes=notes,
+            problems=[_shape(shape) for shape in stats.shapes],
+            notes=self.notes,
             code=code,
             complaints=complaints,
-            order=[list(names) for names in turns.order],
+            order=[list(names) for names in seen.turns.order],
             samples={
-                name: [list(block.timing.latencies) for block in turns.blocks if block.side == name]
-                for name in sides
+                name: [list(timing.latencies) for timing in seen.turns.timings(name)]
+                for name in self.contenders
             },
         )
 
+    # --- its parts
+
+    def _timed(self) -> _Seen:
+        with contextlib.ExitStack() as stack:
+            sides: dict[str, Side] = {}
+            for at, (name, one) in enumerate(self.contenders.items()):
+                self.progress(f"opening {name}", at, len(self.contenders))
+                sides[name] = stack.enter_context(open_side(one.spec, self.feeds, one.python))
+            answers: dict[str, Any] = {}
+            for at, (name, side) in enumerate(sides.items()):
+                self.progress(f"first run of {name}", at, len(sides))
+                answers[name] = side.outputs()
+                if self.contenders[name].spec.kind == "tunableop":
+                    until_measured(side, self.progress)
+                    # Those of the kernels that are timed, not of the first run's.
+                    answers[name] = side.outputs()
+            plan = self._plan(sides)
+            before = {name: side.stats() for name, side in sides.items()}
+            turns = take_turns(sides, plan, self.progress)
+            return _Seen(
+                turns=turns,
+                plan=plan,
+                answers=answers,
+                facts={name: side.facts for name, side in sides.items()},
+                before=before,
+                after={name: side.stats() for name, side in sides.items()},
+            )
+
     def _plan(self, sides: Mapping[str, Side]) -> Plan:
-        """Rounds of equal blocks; of slow models fewer, but never fewer than _LEAST_ROUNDS."""
+        """Rounds of equal blocks; of slow models fewer, but never fewer than LEAST_ROUNDS."""
         request = self.request
         if request.iterations is not None:
-            rounds = min(_ROUNDS, request.iterations)
+            rounds = min(MOST_ROUNDS, request.iterations)
             calls = math.ceil(request.iterations / rounds)
             return Plan(rounds, None, calls, request.warmup, request.seed)
-        call = max(
+        slowest = max(
             max(side.block(seconds=None, calls=1, warmup_calls=0).latencies) for side in sides.values()
         )
-        rounds = max(_LEAST_ROUNDS, min(_ROUNDS, int(request.duration / max(call, 1e-9))))
-        warmup = request.warmup if call * request.warmup < request.duration / rounds else min(1, request.warmup)
-        return Plan(rounds, request.duration / rounds, None, warmup, request.seed)
+        rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, int(request.duration / max(slowest, 1e-9))))
+        block = request.duration / rounds
+        # Three calls before a single timed one would be most of the time that was asked for.
+        warmup = request.warmup if slowest * request.warmup <= block else min(1, request.warmup)
+        return Plan(rounds, block, None, warmup, request.seed)
 
-    def _profiles(self, notes: list[str]) -> dict[str, list[profile.NodeEvent]]:
-        """Node events of the sides that run in this Python; what fails is a note, no end."""
+    def _plan_document(self, plan: Plan) -> dict[str, Any]:
+        skipped = ("subject", "against", "options")
+        asked = {key: value for key, value in vars(self.request).items() if key not in skipped}
+        return {**asked, **dataclasses.asdict(plan), "threads": self.threads}
+
+    def _profiles(self) -> dict[str, list[profile.NodeEvent]]:
+        """Node events of _PROFILED_RUNS runs of each side of this Python; what fails is a note."""
         events: dict[str, list[profile.NodeEvent]] = {}
-        here = [spec for spec, python in zip(self.stock, self.pythons, strict=True) if python is None]
-        specs = [*here, *self.ours] if self.request.profile else []
-        for at, spec in enumerate(specs):
-            self.progress(f"profiling {spec.name}", at, len(specs))
+        here = [one.spec for one in self.contenders.values() if one.python is None]
+        for at, spec in enumerate(here if self.request.profile else []):
+            self.progress(f"profiling {spec.name}", at, len(here))
             try:
-                events[spec.name] = profile.of_side(spec, self.request.subject.feeds)
+                events[spec.name] = profile.profile(
+                    lambda options, spec=spec: _profiled_session(spec, options),  # type: ignore[misc]
+                    self.feeds,
+                    _PROFILED_RUNS,
+                )
             except Exception as error:
-                notes.append(f"{spec.name} was not profiled: {error}")
+                self.notes.append(f"{spec.name} was not profiled: {error}")
         return events
 
-    def _ceiling(self, done: work.Work | None) -> CeilingReport | None:
-        if done is None or done.products == 0:
+    def _ceiling(self, done: WorkReport | None) -> CeilingReport | None:
+        if done is None or not done.products:
             return None
         self.progress("measuring what this machine can do at most", 0, 1)
-        found = ceilings.measure(
-            self.request.options.get("device", "auto"), self.request.threads, done.main_type
-        )
+        device = str(self.request.options.get("device", "auto"))
+        found = ceilings.measure(device, self.threads, done.element_type)
         return CeilingReport(found.gflops, found.gigabytes_per_second, found.how)
 
-    def _fresh(self, turns: Turns) -> dict[str, tuple[FirstRequest, FirstRequest | None]]:
-        if not self.request.fresh:
-            return {}
-        feeds = self.request.subject.feeds
+    def _fresh(self) -> dict[str, tuple[FirstRequest, FirstRequest | None]]:
+        """Of each side: with nothing known, and of ours also with the results that the timed part saved."""
         found: dict[str, tuple[FirstRequest, FirstRequest | None]] = {}
-        specs = [*zip(self.stock, self.pythons, strict=True), *((spec, None) for spec in self.ours)]
-        for at, (spec, python) in enumerate(specs):
-            self.progress(f"fresh processes of {spec.name}", at, len(specs))
+        for at, (name, one) in enumerate(self.contenders.items() if self.request.fresh else ()):
+            self.progress(f"fresh processes of {name}", at, len(self.contenders))
             again = None
+            spec = one.spec
             if spec.kind == "tunableop":
-                again = _first(spec, feeds, python)
-                spec = spec.with_options(cache=str(self.folder / "nothing" / "known.json"))
-            found[spec.name] = (_first(spec, feeds, python), again)
+                again = self._first(one)
+                nothing = self.folder / f"{name}-from-nothing.json"
+                spec = dataclasses.replace(spec, options={**spec.options, "cache": str(nothing)})
+            found[name] = (self._first(_Contender(spec, one.python)), again)
         return found
+
+    def _first(self, one: _Contender) -> FirstRequest:
+        def fresh() -> FirstRequest:
+            cache = one.spec.options.get("cache")
+            had = cache is not None and Path(cache).exists()
+            found = probe(one.spec, self.feeds, one.python)
+            if cache is not None and not had:
+                Path(cache).unlink(missing_ok=True)  # the next process shall know nothing either
+            return FirstRequest(**dataclasses.asdict(found), repeats=1)
+
+        first = fresh()
+        if first.creation_seconds + first.first_seconds + first.second_seconds > _QUICK_SECONDS:
+            return first
+        return _median_of([first, fresh(), fresh()])
+
+    def _side(
+        self,
+        name: str,
+        seen: _Seen,
+        events: list[profile.NodeEvent],
+        first: Mapping[str, tuple[FirstRequest, FirstRequest | None]],
+        done: WorkReport | None,
+    ) -> SideReport:
+        spec, facts, turns = self.contenders[name].spec, seen.facts[name], seen.turns
+        times = latency(turns.latencies(name))
+        before, after = seen.before[name], seen.after[name]
+        mine = work.of_events(events)
+        clocks = self._times_products(spec)  # else the profile has the times of queueing
+        flops, moved = (done.flops, done.bytes) if done is not None else (0.0, 0.0)
+        alone, with_results = first.get(name, (None, None))
+        counters = after.counters if after is not None else {}
+        return SideReport(
+            name=name,
+            kind=spec.kind,
+            providers=list(facts.providers),
+            options={key: str(value) for key, value in spec.options.items()},
+            versions={"onnxruntime": facts.onnxruntime, "python": facts.python},
+            latency=times,
+            throughput=turns.throughput(name),
+            agreement=compare(
+                seen.answers[name],
+                seen.answers[self.baseline],
+                element_type=work.NUMPY_TYPES.get(done.element_type if done else "", "float32"),
+                rtol=self.request.rtol,
+                atol=self.request.atol,
+            ),
+            creation_seconds=facts.creation_seconds,
+            first=alone,
+            first_with_results=with_results,
+            gflops=flops / times.median * 1e-9,
+            gigabytes_per_second=moved / times.median * 1e-9,
+            product_gflops=mine.gflops if clocks else 0.0,
+            product_gigabytes_per_second=mine.gigabytes_per_second if clocks else 0.0,
+            provider_times=[
+                ProviderTime(share.provider, share.nodes, share.seconds_per_run)
+                for share in profile.shares(events, _PROFILED_RUNS)
+            ],
+            tuned=int(counters.get("tuned", 0)),
+            tuning_seconds=float(counters.get("tuning_seconds", 0.0)),
+            hits=_more(before, after, "hits"),
+            denied=int(counters.get("denied", 0)),
+            runtime_fallbacks=_fallbacks(before, after),
+        )
+
+    def _times_products(self, spec: SideSpec) -> bool:
+        """Whether a node's time in the profile is that of its work: on the CPU."""
+        if spec.kind == "stock":
+            return spec.providers[0][0] == _devices.CPU_PROVIDER
+        return not _devices.choose(str(spec.options.get("device", "auto"))).is_card
+
+
+def _profiled_session(spec: SideSpec, options: ort.SessionOptions) -> ort.InferenceSession:
+    """The side's session once more, with options that profile."""
+    from .. import session  # not before: importing it makes the package's own classes
+
+    options.intra_op_num_threads = spec.threads or 0
+    options.log_severity_level = 3
+    if spec.kind == "tunableop":
+        return session.InferenceSession(str(spec.model), options, **dict(spec.options))
+    providers = [(name, dict(given)) for name, given in spec.providers]
+    return ort.InferenceSession(str(spec.model), options, providers=providers)
+
+
+def _once(all_runs: work.Work) -> WorkReport:
+    """The work of one run of the _PROFILED_RUNS."""
+    runs = _PROFILED_RUNS
+    return WorkReport(
+        all_runs.products // runs, all_runs.flops / runs, all_runs.bytes / runs, all_runs.element_type
+    )
+
+
+def _median_of(found: Sequence[FirstRequest]) -> FirstRequest:
+    medians = {
+        field.name: statistics.median(getattr(one, field.name) for one in found)
+        for field in dataclasses.fields(FirstRequest)
+        if field.name not in ("repeats", "peak_bytes")
+    }
+    peak = int(statistics.median(one.peak_bytes for one in found))
+    return FirstRequest(**medians, peak_bytes=peak, repeats=len(found))
+
+
+def _node(told: Mapping[str, Any], policy: str) -> NodeReport:
+    """`policy`: option claim. What it leaves to others, or a measurement does, is no fallback."""
+    reason = str(told["reason"]).removeprefix("refused: ")
+    asked = not told["claimed"] and reason.startswith((f"claim={policy}", "the stock provider is faster here"))
+    return NodeReport(str(told["name"]), str(told["op_type"]), bool(told["claimed"]), asked, reason)
+
+
+def _shape(told: Mapping[str, Any]) -> ShapeReport:
+    return ShapeReport(**{field.name: told[field.name] for field in dataclasses.fields(ShapeReport)})
+
+
+def _more(before: SideStats | None, after: SideStats | None, counter: str) -> int:
+    if before is None or after is None:
+        return 0
+    return int(after.counters[counter]) - int(before.counters[counter])
+
+
+def _fallbacks(before: SideStats | None, after: SideStats | None) -> dict[str, int]:
+    """Timed runs on an unmeasured kernel, by reason."""
+    if before is None or after is None:
+        return {}
+    then: Mapping[str, int] = before.counters["fallbacks"]
+    now: Mapping[str, int] = after.counters["fallbacks"]
+    return {reason: count - then.get(reason, 0) for reason, count in now.items() if count > then.get(reason, 0)}

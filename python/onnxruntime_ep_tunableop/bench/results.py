@@ -1,6 +1,7 @@
 """What a benchmark of a model found, ready for JSON: `dataclasses.asdict` of a Report is the document.
 
-Times are seconds, sizes bytes, rates per second. docs/bench.md describes the document; SCHEMA changes with it.
+Times are seconds, sizes bytes, rates per second. docs/bench.md describes the document;
+SCHEMA changes with it.
 """
 
 from __future__ import annotations
@@ -54,13 +55,14 @@ class SideReport:
     creation_seconds: float  #: in the process that was measured
     first: FirstRequest | None  #: None: no fresh process was asked for
     first_with_results: FirstRequest | None  #: ours only: the same with tuning results in a file
-    gflops: float  #: floating-point operations of products only; 0: the model has none
-    gigabytes_per_second: float  #: operands of products, each moved once
+    gflops: float  #: of its products, over the median of a whole run; 0: the model has none, or it is not known
+    gigabytes_per_second: float  #: the same of the products' operands, each moved once
+    product_gflops: float  #: over the time inside of the products, by the profile; 0: not known, as on a card
+    product_gigabytes_per_second: float
     provider_times: list[ProviderTime]  #: empty: not profiled
     tuned: int = 0  #: problems measured
     tuning_seconds: float = 0.0
-    hits: int = 0
-    misses: int = 0
+    hits: int = 0  #: timed calls of products that ran what was measured
     denied: int = 0
     runtime_fallbacks: dict[str, int] = field(default_factory=dict)  #: timed runs on an unmeasured kernel
 
@@ -104,6 +106,7 @@ class WorkReport:
     products: int
     flops: float
     bytes: float
+    element_type: str  #: of most of it: fp32, fp16, bf16 or fp64
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,47 @@
+"""Waits until a side has measured what it met, so that what is timed afterwards no longer changes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from ..errors import TunableOpError
+from .sides import Side
+
+PATIENCE_SECONDS = 60.0  # without any progress of the measuring
+
+
+def until_measured(
+    side: Side,
+    progress: Callable[[str, int, int], None],
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Returns when nothing waits to be measured in the background; at once in the other modes.
+
+    A problem is measured in the background once its uses repay that, so runs are made while there are such.
+
+    Raises:
+        TunableOpError: nothing was measured for PATIENCE_SECONDS.
+    """
+    last, changed = (-1, -1), clock()
+    while True:
+        stats = side.stats()
+        if stats is None or stats.counters["tuning"] != "background":
+            return
+        waiting = (int(stats.counters["pending"]), int(stats.counters["deferred"]))
+        if waiting == (0, 0):
+            return
+        done = int(stats.counters["tuned"])
+        progress(f"{side.name} measures in the background", done, done + sum(waiting))
+        if waiting != last:
+            last, changed = waiting, clock()
+        elif clock() - changed > PATIENCE_SECONDS:
+            raise TunableOpError(
+                f"{sum(waiting)} problems of {side.name} wait to be measured in the background, and none was "
+                f"in {PATIENCE_SECONDS:.0f} s: --tuning online measures at once"
+            )
+        if waiting[1]:
+            side.block(seconds=None, calls=1, warmup_calls=0)
+        sleep(0.1)
