@@ -10,6 +10,7 @@ namespace tunableop::bindings {
 
 void BindLibraries(pybind11::module_& module);  // which libraries there are; the fingerprint
 void BindSession(pybind11::module_& module);    // the control interface of the provider library
+void BindResults(pybind11::module_& module);    // files of tuning results, for tools
 
 pybind11::dict ToDict(const Fingerprint& fingerprint);
 

@@ -6,4 +6,5 @@ PYBIND11_MODULE(_core, module) {
   module.attr("__version__") = TUNABLEOP_VERSION;
   BindLibraries(module);
   BindSession(module);
+  BindResults(module);
 }

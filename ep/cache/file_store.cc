@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "cache/atomic_file.h"
@@ -49,8 +50,8 @@ Result<LoadReport> LoadFile(const std::filesystem::path& path, const Fingerprint
   }
 }
 
-Status SaveFile(const std::filesystem::path& path, const Knowledge& knowledge,
-                const Fingerprint& here, int patience_ms) {
+Result<std::string> EditFile(const std::filesystem::path& path, const Editor& edit,
+                             int patience_ms) {
   try {
     Result<std::string> target = ResolveLinks(path.native());
     if (!target.ok()) return target.TakeStatus();
@@ -59,23 +60,36 @@ Status SaveFile(const std::filesystem::path& path, const Knowledge& knowledge,
     Result<FileLock> lock = FileLock::Acquire(file, patience_ms);
     if (!lock.ok()) return lock.TakeStatus();
 
-    ResultsDocument document;
-    std::string set_aside;
     Result<std::string> content = ReadWholeFile(file);
-    if (content.ok()) {
-      document = ReadDocument(content.value(), file, here);
-      // An empty file is what a temporary-file interface hands out: nothing to set aside.
-      const bool damaged = !document.unusable.empty() && !content.value().empty();
-      if (damaged || document.lossy) set_aside = FreeBadName(file);
-    } else if (content.status().code() != StatusCode::kNotFound) {
+    if (!content.ok() && content.status().code() != StatusCode::kNotFound) {
       return content.TakeStatus();
     }
-    MergeKnowledge(knowledge, document.knowledge);
-    return ReplaceFile(file, WriteDocument(document.knowledge, here, document.foreign_sections),
-                       set_aside);
+    const std::optional<Edited> edited = edit(file, content.ok() ? &content.value() : nullptr);
+    if (!edited) return std::string();
+    const bool set_aside = edited->set_aside && content.ok();
+    std::string old_name = set_aside ? FreeBadName(file) : "";
+    TUNABLEOP_RETURN_IF_ERROR(ReplaceFile(file, edited->content, old_name));
+    return old_name;
   } catch (...) {
     return FromCurrentException(path.native());
   }
+}
+
+Status SaveFile(const std::filesystem::path& path, const Knowledge& knowledge,
+                const Fingerprint& here, int patience_ms) {
+  Result<std::string> set_aside = EditFile(
+      path,
+      [&](const std::string& file, const std::string* old) {
+        ResultsDocument document;
+        if (old != nullptr) document = ReadDocument(*old, file, here);
+        // An empty file is what a temporary-file interface hands out: nothing to set aside.
+        const bool damaged = !document.unusable.empty() && !old->empty();
+        MergeKnowledge(knowledge, document.knowledge);
+        return Edited{WriteDocument(document.knowledge, here, document.foreign_sections),
+                      damaged || document.lossy};
+      },
+      patience_ms);
+  return set_aside.ok() ? Status::Ok() : set_aside.TakeStatus();
 }
 
 }  // namespace tunableop

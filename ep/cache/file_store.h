@@ -7,6 +7,8 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,5 +47,21 @@ Result<LoadReport> LoadFile(const std::filesystem::path& path, const Fingerprint
 // the lock for `patience_ms`; kIoError: any other refusal, in words.
 Status SaveFile(const std::filesystem::path& path, const Knowledge& knowledge,
                 const Fingerprint& here, int patience_ms = 30'000);
+
+// What an editor makes of a file.
+struct Edited {
+  std::string content;
+  bool set_aside = false;  // the old file is kept as "<path>.bad": something in it gets lost
+};
+// Gets the path with links followed, and what the file holds (nullptr: there is none). Nothing: the
+// file stays as it is.
+using Editor =
+    std::function<std::optional<Edited>(const std::string& file, const std::string* old)>;
+
+// Replaces the file by what `edit` makes of it, under the lock of SaveFile and as it does. Returns
+// where the old file was set aside; empty: it was not. Errors are those of SaveFile; `edit` may
+// throw what is a std::exception, which becomes one.
+Result<std::string> EditFile(const std::filesystem::path& path, const Editor& edit,
+                             int patience_ms = 30'000);
 
 }  // namespace tunableop

@@ -8,12 +8,14 @@
 #include "cache/neighbours.h"
 
 namespace tunableop {
-namespace {
 
 RecordKey KeyOf(const Record& record) {
   if (record.m_low == 0 && record.m_high == 0) return {record.problem};
   return {WithoutM(record.problem), record.m_low, record.m_high};
 }
+
+namespace {
+
 Problem KeyOf(const SeenRecord& seen) { return seen.problem; }
 auto KeyOf(const NodeRecord& node) { return std::tuple(node.op, node.name, node.k, node.n); }
 auto KeyOf(const DeniedRecord& denied) {

@@ -21,6 +21,7 @@ struct RecordKey {
   int64_t m_high = 0;
   bool operator==(const RecordKey&) const noexcept = default;
 };
+RecordKey KeyOf(const Record& record);
 struct RecordKeyHash {
   size_t operator()(const RecordKey& key) const noexcept;
 };

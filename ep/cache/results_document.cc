@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
+#include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "cache/file_store.h"
@@ -47,15 +50,29 @@ struct Section {
   }
 };
 
+// A machine's sections while they are read.
+struct OpenMachine {
+  explicit OpenMachine(const Fingerprint& machine)
+      : section{.machine = machine, .knowledge = {}, .as_written = {}, .lossy = false},
+        merger(section.knowledge) {}
+  OpenMachine(const OpenMachine&) = delete;
+  OpenMachine& operator=(const OpenMachine&) = delete;
+
+  MachineSection section;
+  KnowledgeMerger merger;
+};
+
 class Reader {
  public:
-  Reader(const JsonTree& tree, std::string_view origin, const Fingerprint& here,
+  // Reads the sections of `here` into document.knowledge; without `here` each machine's into
+  // machines(), and document.knowledge stays empty.
+  Reader(const JsonTree& tree, std::string_view origin, const Fingerprint* here,
          ResultsDocument& document)
       : tree_(tree),
         origin_(origin),
         here_(here),
         document_(document),
-        merger_(document.knowledge) {}
+        merger_of_here_(document.knowledge) {}
 
   // Sets document_.unusable when the document is not one of ours.
   void Read() {
@@ -98,6 +115,9 @@ class Reader {
     }
   }
 
+  // In the order of the document. Addresses are stable: mergers point into it.
+  std::deque<OpenMachine>& machines() { return machines_; }
+
  private:
   void Refuse(std::string why) { document_.unusable = std::move(why); }
   std::string Found(const JsonTree::Node& node) const { return tree_.Print(node, 40); }
@@ -138,9 +158,14 @@ class Reader {
     if (parts.entries->kind != Kind::kArray) {
       return ignored(".entries: expected an array, found " + Found(*parts.entries));
     }
-    if (machine != here_) {
+    if (here_ == nullptr) {
+      OpenMachine& open = Open(machine);
+      open.section.as_written.push_back(tree_.Print(section));
+      merger_ = &open.merger;
+      lossy_ = &open.section.lossy;
+    } else if (machine != *here_) {
       return KeepSection(section, path,
-                         ".fingerprint." + Difference(here_, machine) + "; " +
+                         ".fingerprint." + Difference(*here_, machine) + "; " +
                              Count(*parts.entries) + " of another machine ignored");
     }
     ReadArray<Record>(parts.entries, path + ".entries", "entry");
@@ -150,6 +175,13 @@ class Reader {
     if (parts.spent != nullptr) {
       ReadOne<SpentRecord>(*parts.spent, path + ".spent", std::nullopt, "time");
     }
+  }
+
+  OpenMachine& Open(const Fingerprint& machine) {
+    OpenMachine*& open =
+        open_[std::tuple(machine.device, machine.model, machine.features, machine.cores)];
+    if (open == nullptr) open = &machines_.emplace_back(machine);
+    return *open;
   }
 
   // A clock that was ahead once would keep all later measurements out.
@@ -168,7 +200,7 @@ class Reader {
   }
 
   void Drop(const std::string& path, const std::string& problem, const char* what) {
-    document_.lossy = true;
+    *lossy_ = true;
     document_.problems.push_back(std::string(origin_) + ": " + path + problem + "; " + what +
                                  " ignored");
   }
@@ -180,7 +212,7 @@ class Reader {
     std::string problem;
     if (ReadOf(node, element, problem)) {
       Judge(element);
-      merger_.Add(std::move(element));
+      merger_->Add(std::move(element));
     } else {
       Drop(index ? path + '[' + std::to_string(*index) + ']' : path, problem, what);
     }
@@ -206,9 +238,14 @@ class Reader {
 
   const JsonTree& tree_;
   const std::string_view origin_;
-  const Fingerprint& here_;
+  const Fingerprint* here_;
   ResultsDocument& document_;
-  KnowledgeMerger merger_;
+  KnowledgeMerger merger_of_here_;
+  std::deque<OpenMachine> machines_;
+  std::map<std::tuple<std::string, std::string, std::string, int>, OpenMachine*> open_;
+  // Where the section goes that is being read.
+  KnowledgeMerger* merger_ = &merger_of_here_;
+  bool* lossy_ = &document_.lossy;
   int schema_ = kSchemaVersion;
   const int64_t now_ = UnixSeconds();
 };
@@ -228,17 +265,18 @@ void AppendArray(const char* name, const std::vector<T>& elements, std::string& 
   if (!first) out += "\n]";
 }
 
-}  // namespace
-
-ResultsDocument ReadDocument(std::string_view json, std::string_view origin,
-                             const Fingerprint& here) {
+// Without `here` the machines are moved to `machines`.
+ResultsDocument Read(std::string_view json, std::string_view origin, const Fingerprint* here,
+                     std::vector<MachineSection>& machines) {
   ResultsDocument document;
   if (json.find_first_not_of(" \t\r\n") == std::string_view::npos) {
     document.unusable = "expected a JSON document, found an empty one";
   } else {
     Result<JsonTree> tree = JsonTree::Parse(json);
     if (tree.ok()) {
-      Reader(tree.value(), origin, here, document).Read();
+      Reader reader(tree.value(), origin, here, document);
+      reader.Read();
+      for (OpenMachine& open : reader.machines()) machines.push_back(std::move(open.section));
     } else {
       document.unusable =
           "expected a JSON document, found damage: " + std::string(tree.status().message());
@@ -251,13 +289,27 @@ ResultsDocument ReadDocument(std::string_view json, std::string_view origin,
   return document;
 }
 
-std::string WriteDocument(const Knowledge& knowledge, const Fingerprint& here,
-                          std::span<const std::string> foreign_sections) {
-  std::string out = "{\n\"schema\": " + std::to_string(kSchemaVersion) + ",\n\"producer\": ";
-  AppendJsonString("onnxruntime-ep-tunableop " TUNABLEOP_VERSION, out);
-  out += ",\n\"machines\": [\n{\"fingerprint\": ";
+}  // namespace
+
+ResultsDocument ReadDocument(std::string_view json, std::string_view origin,
+                             const Fingerprint& here) {
+  std::vector<MachineSection> none;
+  return Read(json, origin, &here, none);
+}
+
+AllMachines ReadAllMachines(std::string_view json, std::string_view origin) {
+  AllMachines all;
+  ResultsDocument document = Read(json, origin, nullptr, all.machines);
+  all.unusable = std::move(document.unusable);
+  all.unreadable_sections = std::move(document.foreign_sections);
+  all.problems = std::move(document.problems);
+  return all;
+}
+
+std::string WriteSection(const Knowledge& knowledge, const Fingerprint& machine) {
+  std::string out = "{\"fingerprint\": ";
   out.reserve(out.size() + knowledge.records.size() * 1024);
-  AppendFingerprint(here, out);
+  AppendFingerprint(machine, out);
   out += ",\n\"entries\": [";
   for (const Record& record : knowledge.records) {
     out += out.back() == '[' ? "\n" : ",\n";
@@ -272,12 +324,26 @@ std::string WriteDocument(const Knowledge& knowledge, const Fingerprint& here,
     AppendElement(knowledge.spent, out);
   }
   out += '}';
-  for (const std::string& section : foreign_sections) {
-    out += ",\n";
+  return out;
+}
+
+std::string WriteSections(std::span<const std::string> sections) {
+  std::string out = "{\n\"schema\": " + std::to_string(kSchemaVersion) + ",\n\"producer\": ";
+  AppendJsonString("onnxruntime-ep-tunableop " TUNABLEOP_VERSION, out);
+  out += ",\n\"machines\": [";
+  for (const std::string& section : sections) {
+    out += out.back() == '[' ? "\n" : ",\n";
     out += section;
   }
   out += "\n]\n}\n";
   return out;
+}
+
+std::string WriteDocument(const Knowledge& knowledge, const Fingerprint& here,
+                          std::span<const std::string> foreign_sections) {
+  std::vector<std::string> sections = {WriteSection(knowledge, here)};
+  sections.insert(sections.end(), foreign_sections.begin(), foreign_sections.end());
+  return WriteSections(sections);
 }
 
 void MergeKnowledge(const Knowledge& newer, Knowledge& there) {

@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "backends/cpu/openblas_library.h"
+#include "backends/gpu/devices.h"
 #include "gemm/status.h"
 #include "provider/ort_runtime.h"
 #include "provider/selftest.h"
 #include "provider/sessions.h"
 #include "provider/stock_check.h"
+#include "provider/target.h"
 #include "tuner/rates.h"
 
 namespace tunableop {
@@ -58,6 +60,30 @@ json Version() {
   return {{"version", TUNABLEOP_VERSION},
           {"onnxruntime", Ort().runtime_version},
           {"api_version", Ort().version}};
+}
+
+// What a session could run on, and what of a file's results it would then use.
+json Targets() {
+  std::vector<Target> targets = {Target::Cpu()};
+  for (const Gpu& gpu : Gpus()) {
+    if (!gpu.backends.empty()) targets.push_back(Target::Card(gpu));
+  }
+  json list = json::array();
+  for (const Target& target : targets) {
+    const Fingerprint& machine = target.fingerprint();
+    json libraries = json::object();
+    for (const auto& backend : target.backends()) {
+      libraries[std::string(backend->library())] = backend->identity();
+    }
+    list.push_back({{"device", target.Name()},
+                    {"fingerprint",
+                     {{"device", machine.device},
+                      {"model", machine.model},
+                      {"features", machine.features},
+                      {"cores", machine.cores}}},
+                    {"libraries", libraries}});
+  }
+  return list;
 }
 
 json Stats(const SessionState& state) {
@@ -224,6 +250,7 @@ json LoadCache(SessionState& state, const json& arguments) {
 
 std::string Call(const std::string& method, const json& arguments) {
   if (method == "version") return Dump(Version());
+  if (method == "targets") return Dump(Targets());
   if (method == "openblas_path") {
     SetOpenBlasSearchPath(Text(arguments, "path"));
     return "{}";

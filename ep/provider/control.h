@@ -12,6 +12,8 @@ extern "C" {
 //
 //   method          arguments              reply
 //   version         {}                     {"version", "onnxruntime", "api_version"}
+//   targets         {}                     [{"device", "fingerprint", "libraries": {name:
+//                                          identity}}]: what sessions could run on
 //   openblas_path   {path}                 {}; before the first session
 //   stats           {token}                {"hits", "misses", "tuned", "tuning_seconds", "evicted",
 //   ...} explain         {token}                {"nodes": [...], "shapes": [...], "notes": [...],

@@ -1,6 +1,7 @@
 """The native module: all that it holds, which is what the package itself uses."""
 
 import os
+from collections.abc import Callable, Sequence
 from typing import TypedDict
 
 __version__: str
@@ -50,9 +51,55 @@ class JournalView(Call):
     in_call: bool
     calls: int
 
+class MachineReading(TypedDict):
+    """A machine of a file of tuning results; lists go with the arrays of its section."""
+
+    section: str  #: JSON
+    entry_names: list[str]
+    entry_keys: list[str]  #: equal for entries of which merging keeps one
+    seen_names: list[str]
+    seen_keys: list[str]
+    seen_measured: list[bool]  #: an entry serves it, its own or a bucket's
+    lossy: bool  #: something in it was refused
+
+class ResultsReading(TypedDict):
+    """What a file of tuning results holds, each section judged as its own machine would."""
+
+    unusable: str
+    machines: list[MachineReading]
+    unreadable: int  #: sections of nobody knows which machine
+    problems: list[str]
+
+class MergeOutcome(TypedDict):
+    """What merging files into one did."""
+
+    before: ResultsReading
+    after: ResultsReading
+    sources: list[ResultsReading]
+    written: bool
+    set_aside: str  #: where the old file is kept, if something of it got lost
+
+class Removal(TypedDict):
+    """What to take out of one machine's section, by positions in its arrays."""
+
+    machine: int
+    whole: bool
+    entries: list[int]
+    seen: list[int]
+    nodes: list[int]
+    denied: list[int]
+
 def control(library_path: str, method: str, arguments: str) -> str: ...
 def watch_journal(cache: str | os.PathLike[str], pid: int) -> JournalView | None: ...
 def last_call(cache: str | os.PathLike[str], pid: int) -> Call | None: ...
+def read_results(path: str | os.PathLike[str]) -> ResultsReading: ...
+def load_results(path: str | os.PathLike[str], fingerprint: Fingerprint) -> tuple[str, list[str]]: ...
+def merge_results(
+    path: str | os.PathLike[str], sources: Sequence[str | os.PathLike[str]]
+) -> MergeOutcome: ...
+def remove_results(
+    path: str | os.PathLike[str], choose: Callable[[ResultsReading], Sequence[Removal]]
+) -> str: ...
 def gpus() -> list[Gpu]: ...
 def gpu_libraries() -> list[LibraryState]: ...
 def libraries() -> list[LibraryState]: ...

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from .. import _core
 from ..errors import OptionError
-from . import doctor, selftest, tune
+from . import cache, doctor, selftest, tune
 from .command import Command, UsageError
 
-COMMANDS: tuple[Command, ...] = (doctor.COMMAND, tune.COMMAND, selftest.COMMAND)
+COMMANDS: tuple[Command, ...] = (doctor.COMMAND, tune.COMMAND, selftest.COMMAND, cache.COMMAND)
 
 DONE = 0
 FAILED = 1

@@ -1,0 +1,1 @@
+"""Files of tuning results: read, shown, compared, merged, cut down. Nothing here prints."""
