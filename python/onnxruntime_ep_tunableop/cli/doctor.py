@@ -1,78 +1,139 @@
-"""`tunableop doctor`: what there is on this machine, and why something is not."""
+"""`tunableop doctor`: why is it not taking effect?"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
-import platform
-from collections.abc import Mapping
-from typing import Any
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
-import onnxruntime as ort
+from ..doctor import Asked, Check, Report, examine
+from ..doctor.examine import Progress
+from .command import Command, UsageError
+from .tune import parse_dims, parse_shape
 
-from .. import _core, _devices
-from .._library import get_library_path
-from .command import Command
+_FAILED = 1
+_WIDTH = 8  # of a verdict
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print it as JSON")
+    parser.add_argument("--model", metavar="FILE", help="explain this .onnx file, node by node")
+    parser.add_argument(
+        "--shape",
+        metavar="INPUT:1x128[,INPUT:...]",
+        action="append",
+        help="with --model: dimensions of its inputs; may be given again for further runs",
+    )
+    parser.add_argument(
+        "--dim", metavar="NAME=SIZE", action="append", help="with --model: value of a symbolic dimension"
+    )
+    parser.add_argument("--cache", metavar="FILE", help="look at this file of tuning results")
+    parser.add_argument(
+        "--option",
+        metavar="KEY=VALUE",
+        action="append",
+        help="an option that sessions are to be made with (tuning=online ...); may be given again",
+    )
+    parser.add_argument("--device", metavar="WHICH", default="auto", help="auto, cpu, cuda, cuda:1, hip ...")
+    parser.add_argument("--selftest", action="store_true", help="run every kernel, too, in about a minute")
+    parser.add_argument("--quick", action="store_true", help="with --selftest: in some ten seconds")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+
+
+def _asked(given: argparse.Namespace) -> Asked:
+    if given.model is not None and not Path(given.model).is_file():
+        raise UsageError(f"--model: expected a file, found none at '{given.model}'")
+    for name in ("shape", "dim"):
+        if getattr(given, name) and given.model is None:
+            raise UsageError(f"--{name} is about a model: give --model, too")
+    if given.quick and not given.selftest:
+        raise UsageError("--quick is about the self-test: give --selftest, too")
+    options: dict[str, str] = {}
+    for text in given.option or []:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--option: expected KEY=VALUE, found '{text}'")
+        options[key] = value
+    return Asked(
+        model=None if given.model is None else Path(given.model),
+        shapes=[parse_shape(text) for text in given.shape or []],
+        dims=parse_dims(given.dim or []),
+        cache=None if given.cache is None else Path(given.cache),
+        options=options,
+        device=given.device,
+        selftest=given.selftest,
+        quick=given.quick,
+    )
 
 
 def _run(given: argparse.Namespace) -> int:
-    found = findings()
-    print(json.dumps(found, indent=1) if given.json else text(found))
-    return 0
+    asked = _asked(given)
+    with _shown() as progress:
+        report = examine(asked, progress)
+    print(json.dumps(report.document(), indent=1) if given.json else text(report))
+    return _FAILED if report.verdict == "problem" else 0
 
 
-def findings() -> dict[str, Any]:
-    """All of it, ready for JSON. Registers the provider."""
-    devices = _devices.devices()
-    cpu = _core.cpu_fingerprint()
-    return {
-        "versions": {
-            "onnxruntime-ep-tunableop": _core.__version__,
-            "onnxruntime": ort.__version__,
-            "python": platform.python_version(),
-            "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-            "processor": f"{cpu['model']}, {cpu['cores']} processors",
-            "library": get_library_path(),
-        },
-        "providers": ort.get_available_providers(),
-        "devices": [vars(device) for device in devices],
-        "libraries": [dict(line) for line in (*_core.gpu_libraries(), *_core.libraries())],
-        "default": _devices.choose("auto").id,
-    }
+@contextlib.contextmanager
+def _shown() -> Iterator[Progress]:
+    """One line on a terminal, overwritten; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _what, _done, _total: None
+        return
+    try:
+        yield lambda what, done, total: print(
+            f"\r\033[K[{done + 1}/{total}] {what}", end="", file=sys.stderr, flush=True
+        )
+    finally:
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def text(found: Mapping[str, Any]) -> str:
-    """The report for a person."""
-    lines = [f"{name}: {value}" for name, value in found["versions"].items()]
-    lines.append(f"providers of this onnxruntime: {', '.join(found['providers'])}")
-    lines.append("devices:")
-    for device in found["devices"]:
-        state = ", ".join(f"{name} {identity}" for name, identity in device["libraries"].items())
-        chosen = "  <- device='auto'" if device["id"] == found["default"] else ""
-        lines.append(f"  {device['id']}: {device['name']}, {device['arch']}{chosen}")
-        versions = ", ".join(f"{name} {version}" for name, version in device["versions"].items())
-        lines += [f"    {versions}"] if versions else []
-        lines.append(f"    {state}" if state else "    cannot be used: no library can run on it")
-    lines.append("libraries:")
-    for line in found["libraries"]:
-        if line["available"]:
-            where = f" ({line['path']})" if line["path"] else ""
-            lines.append(f"  {line['library']}: {line['identity']}{where}")
-        else:
-            lines.append(f"  {line['library']}: not used: {line['reason']}")
-    return "\n".join(lines)
+def text(report: Report) -> str:
+    """The report for a person: every question, then what is to be done, the worst first."""
+    lines = ["tunableop doctor"]
+    width = max(map(len, report.facts.get("versions", {})), default=0)
+    lines += [f"  {key:<{width}}  {value}" for key, value in report.facts.get("versions", {}).items()]
+    part = ""
+    for check in report.checks:
+        if check.name.partition(".")[0] != part:
+            part = check.name.partition(".")[0]
+            lines += ["", part]
+        lines.append(f"  {check.verdict:<{_WIDTH}}{check.question}")
+        lines += [f"  {'':<{_WIDTH}}  {line}" for line in check.evidence]
+    lines += [f"\n{name}: not asked: {why}" for name, why in report.not_asked.items()]
+    return "\n".join([*lines, "", *summary(report)])
+
+
+def summary(report: Report) -> list[str]:
+    """What is to be done, the worst first."""
+    lines = []
+    for verdict in ("problem", "warning", "note"):
+        for check in report.of(verdict):
+            if not check.remedy:
+                continue
+            lines.append(f"{verdict:<{_WIDTH}}{check.name}: {_headline(check)}")
+            lines.append(f"{'':<{_WIDTH}}  -> {check.remedy}")
+    counts = ", ".join(
+        f"{len(found)} {verdict}{'' if len(found) == 1 else 's'}"
+        for verdict in ("problem", "warning", "note")
+        if (found := report.of(verdict))
+    )
+    return [*lines, f"{len(report.checks)} questions: {counts or 'nothing to complain of'}"]
+
+
+def _headline(check: Check) -> str:
+    """The one fact that matters most."""
+    return check.evidence[0] if check.evidence else check.question
 
 
 COMMAND = Command(
     name="doctor",
-    help="say which devices and libraries there are, and why others are not",
-    description="Prints the versions, the devices that sessions can run on, and each library that the "
-    "provider knows: its version and file, or why it is not used. Measures nothing; `tunableop selftest` "
-    "tells whether its answers are right.",
+    help="say what works here, what does not, and what to do about it",
+    description="Asks what may keep the provider from taking effect: library, onnxruntime, environment, "
+    "devices, clocks; with --model why each node is claimed or not, with --cache whether the file is used. "
+    "Each question has a verdict, its evidence, and a remedy. Exit code 1: there is a problem.",
     add_arguments=_add_arguments,
     run=_run,
 )

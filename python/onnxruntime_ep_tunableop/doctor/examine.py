@@ -1,0 +1,83 @@
+"""Asks everything, in the order in which one thing rests on another.
+
+What cannot work because of something that was found before is not asked: one cause is one problem.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from typing import Any
+
+from . import environment, library, runtime
+from .asked import Asked
+from .check import Report
+
+Progress = Callable[[str, int, int], None]
+
+#: As they are reported.
+PARTS = (
+    *("library", "runtime", "environment", "machine", "clocks"),
+    *("options", "cache", "model", "selftest"),
+)
+
+
+def quiet(what: str, done: int, total: int) -> None:
+    """Nobody watches."""
+
+
+def examine(asked: Asked, progress: Progress = quiet) -> Report:
+    """Everything that was asked for. Measures nothing but a short probe, and changes nothing."""
+    report = Report()
+    progress("library and onnxruntime", 0, 2)
+    if _library_and_runtime(report):
+        from . import sessions  # and with it all that needs onnxruntime and the native module
+
+        report.add(environment.names())
+        report.add(environment.paths())
+        sessions.examine(asked, report, progress)
+    else:
+        report.add(environment.names())
+        report.add(environment.paths())
+        report.add(environment.second_tuner())
+        skip(asked, report, "the library or onnxruntime is of no use", *PARTS[3:])
+    report.checks.sort(key=lambda check: PARTS.index(check.name.partition(".")[0]))
+    return report
+
+
+def skip(asked: Asked, report: Report, why: str, *parts: str) -> None:
+    """These parts, as far as they were asked for, rest on what is broken."""
+    for part in parts:
+        if getattr(asked, part, True):
+            report.not_asked[part] = why
+
+
+def _library_and_runtime(report: Report) -> bool:
+    """Whether everything else can be asked at all."""
+    report.facts["versions"] = _versions()
+    found = report.add(library.found())
+    if found:
+        found = report.add(library.versions())
+    right = report.add(runtime.onnxruntime())
+    right &= report.add(runtime.numpy())
+    available = _available() if right else None
+    report.facts["providers"] = available or []
+    report.add(runtime.distributions(available))
+    return found and right and report.add(runtime.registration())
+
+
+def _available() -> list[str]:
+    import onnxruntime as ort
+
+    return [str(name) for name in ort.get_available_providers()]
+
+
+def _versions() -> dict[str, Any]:
+    """Of what can be told without onnxruntime."""
+    return {
+        "python": f"{platform.python_version()} ({platform.python_implementation()})",
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processors": os.cpu_count(),
+        "library": str(library.PACKAGE / library.LIBRARY_FILE),
+    }
