@@ -118,9 +118,9 @@ def bench(figures: Figures) -> str:
         for side in found["sides"]:
             ratio, first, again = ratios.get(side["name"]), side["first"], side["first_with_results"]
             share = f" ({100 * side['gflops'] / best:.0f} %)" if best and side["gflops"] else ""
-            starts = seconds(first["first_seconds"]) if first else "-"
+            starts = seconds(first["first_request_seconds"]) if first else "-"
             if again:
-                starts += f", with saved results {seconds(again['first_seconds'])}"
+                starts += f", with saved results {seconds(again['first_request_seconds'])}"
             rows.append(
                 [
                     f"{found['model']}: {side['name']}",

@@ -10,14 +10,14 @@ from .figures import Agreement, Array, agreement
 
 #: (rtol, atol as a share of the tensor's largest magnitude) by element type of the model's products. Twelve
 #: layers of fp32 differ by 1e-5 or so between two providers, of fp16 by 1e-2.
-TOLERANCES = {"float32": (1e-3, 1e-3), "float64": (1e-3, 1e-3), "float16": (2e-2, 2e-2), "bfloat16": (5e-2, 5e-2)}
+TOLERANCES = {"fp32": (1e-3, 1e-3), "fp64": (1e-3, 1e-3), "fp16": (2e-2, 2e-2), "bf16": (5e-2, 5e-2)}
 
 
 def compare(
     got: Mapping[str, Array],
     expected: Mapping[str, Array],
     *,
-    element_type: str = "float32",
+    element_type: str = "fp32",
     rtol: float | None = None,
     atol: float | None = None,
 ) -> Agreement:
@@ -26,7 +26,7 @@ def compare(
     `atol` None: a share of the largest finite magnitude of each expected tensor, by `element_type`; `rtol`
     None: by `element_type`. Whole numbers must be equal unless a tolerance is given.
     """
-    usual, share = TOLERANCES.get(element_type, TOLERANCES["float32"])
+    usual, share = TOLERANCES.get(element_type, TOLERANCES["fp32"])
     parts = [agreement({}, {}, 0.0, 0.0)]
     if set(got) != set(expected):
         parts.append(agreement(got, expected, 0.0, 0.0))

@@ -15,6 +15,7 @@ import onnxruntime as ort
 
 from .. import _devices
 from ..errors import OptionError
+from ..session import CPU_PROVIDER, InferenceSession
 from . import ceiling as ceilings
 from . import machine, profile, work
 from .answers import compare
@@ -34,7 +35,7 @@ from .results import (
     SideReport,
     WorkReport,
 )
-from .sides import Against, Side, SideSpec, SideStats, open_side
+from .sides import Against, Facts, Side, SideSpec, SideStats, open_side
 from .turns import Plan, Turns, take_turns
 from .waiting import until_measured
 
@@ -45,7 +46,7 @@ TUNED, AGGRESSIVE = "tuned", "aggressive"
 AGGRESSIVE_OPTIONS = {"candidates": "all", "max_tuning_ms": 2000, "max_session_ms": 0, "min_gain": 0.01}
 
 LEAST_ROUNDS, MOST_ROUNDS = 5, 12
-_PROFILED_RUNS = 3
+_PROFILED_RUNS, _PROFILED_SECONDS = 3, 1.0  # one run of a model that takes longer than that
 _QUICK_SECONDS = 2.0  # a fresh process that takes less is started three times, others once
 
 
@@ -83,9 +84,9 @@ class _Seen:
     turns: Turns
     plan: Plan
     answers: dict[str, Any]
-    facts: dict[str, Any]
-    before: dict[str, SideStats | None]
-    after: dict[str, SideStats | None]
+    facts: dict[str, Facts]
+    before: dict[str, SideStats]
+    after: dict[str, SideStats]
 
 
 def run(request: Request, folder: Path, progress: Progress | None = None) -> Report:
@@ -118,6 +119,7 @@ class _Bench:
             raise OptionError("against: a provider stands there twice")
         self.baseline = stock[0].spec.name
         self.feeds = request.subject.feeds
+        self.runs = _PROFILED_RUNS
 
     def _stock(self, against: Against) -> SideSpec:
         where = "" if against.python is None else f" of {against.python}"
@@ -144,16 +146,16 @@ class _Bench:
     def run(self) -> Report:
         """All of it. Sessions are closed before fresh processes and profiles: they need room themselves."""
         seen = self._timed()
+        self.runs = 1 if max(seen.turns.latencies(self.baseline)) > _PROFILED_SECONDS else _PROFILED_RUNS
         events = self._profiles()
-        done = _once(work.of_events(events[self.baseline])) if self.baseline in events else None
+        done = _once(events[self.baseline], self.runs) if self.baseline in events else None
         best = self._ceiling(done)
         first = self._fresh()
         sides = [self._side(name, seen, events.get(name, []), first, done) for name in self.contenders]
-        stats = seen.after[TUNED]
-        assert stats is not None
+        told = seen.after[TUNED]["explain"]
         policy = self.request.options.get("claim", "auto")
-        nodes = [_node(node, policy) for node in stats.nodes]
-        self.notes += [f"{TUNED}: {note}" for note in stats.notes]
+        nodes = [_node(node, policy) for node in told["nodes"]]
+        self.notes += [f"{TUNED}: {note}" for note in told["notes"]]
         code, complaints = judge(sides, nodes, allow_fallback=self.request.allow_fallback)
         return Report(
             schema=SCHEMA,
@@ -171,7 +173,7 @@ class _Bench:
             work=done,
             ceiling=best,
             nodes=nodes,
-            problems=[_shape(shape) for shape in stats.shapes],
+            problems=[_shape(shape) for shape in told["shapes"]],
             notes=self.notes,
             code=code,
             complaints=complaints,
@@ -205,7 +207,7 @@ class _Bench:
                 turns=turns,
                 plan=plan,
                 answers=answers,
-                facts={name: side.facts for name, side in sides.items()},
+                facts={name: side.facts() for name, side in sides.items()},
                 before=before,
                 after={name: side.stats() for name, side in sides.items()},
             )
@@ -222,8 +224,8 @@ class _Bench:
         )
         rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, int(request.duration / max(slowest, 1e-9))))
         block = request.duration / rounds
-        # Three calls before a single timed one would be most of the time that was asked for.
-        warmup = request.warmup if slowest * request.warmup <= block else min(1, request.warmup)
+        # Caches and clocks have settled long before a call ends that is a good part of its block.
+        warmup = request.warmup if slowest * request.warmup <= block / 4 else 0
         return Plan(rounds, block, None, warmup, request.seed)
 
     def _plan_document(self, plan: Plan) -> dict[str, Any]:
@@ -232,7 +234,7 @@ class _Bench:
         return {**asked, **dataclasses.asdict(plan), "threads": self.threads}
 
     def _profiles(self) -> dict[str, list[profile.NodeEvent]]:
-        """Node events of _PROFILED_RUNS runs of each side of this Python; what fails is a note."""
+        """Node events of `runs` runs of each side of this Python; what fails is a note."""
         events: dict[str, list[profile.NodeEvent]] = {}
         here = [one.spec for one in self.contenders.values() if one.python is None]
         for at, spec in enumerate(here if self.request.profile else []):
@@ -241,7 +243,7 @@ class _Bench:
                 events[spec.name] = profile.profile(
                     lambda options, spec=spec: _profiled_session(spec, options),  # type: ignore[misc]
                     self.feeds,
-                    _PROFILED_RUNS,
+                    self.runs,
                 )
             except Exception as error:
                 self.notes.append(f"{spec.name} was not profiled: {error}")
@@ -265,7 +267,7 @@ class _Bench:
             if spec.kind == "tunableop":
                 again = self._first(one)
                 nothing = self.folder / f"{name}-from-nothing.json"
-                spec = dataclasses.replace(spec, options={**spec.options, "cache": str(nothing)})
+                spec = spec.with_options(cache=str(nothing))
             found[name] = (self._first(_Contender(spec, one.python)), again)
         return found
 
@@ -279,7 +281,7 @@ class _Bench:
             return FirstRequest(**dataclasses.asdict(found), repeats=1)
 
         first = fresh()
-        if first.creation_seconds + first.first_seconds + first.second_seconds > _QUICK_SECONDS:
+        if first.creation_seconds + first.first_request_seconds + first.second_request_seconds > _QUICK_SECONDS:
             return first
         return _median_of([first, fresh(), fresh()])
 
@@ -298,23 +300,23 @@ class _Bench:
         clocks = self._times_products(spec)  # else the profile has the times of queueing
         flops, moved = (done.flops, done.bytes) if done is not None else (0.0, 0.0)
         alone, with_results = first.get(name, (None, None))
-        counters = after.counters if after is not None else {}
+        counters = after["counters"]
         return SideReport(
             name=name,
             kind=spec.kind,
-            providers=list(facts.providers),
+            providers=list(facts["providers"]),
             options={key: str(value) for key, value in spec.options.items()},
-            versions={"onnxruntime": facts.onnxruntime, "python": facts.python},
+            versions={"onnxruntime": facts["onnxruntime"], "python": facts["python"]},
             latency=times,
             throughput=turns.throughput(name),
             agreement=compare(
                 seen.answers[name],
                 seen.answers[self.baseline],
-                element_type=work.NUMPY_TYPES.get(done.element_type if done else "", "float32"),
+                element_type=done.element_type if done else "fp32",
                 rtol=self.request.rtol,
                 atol=self.request.atol,
             ),
-            creation_seconds=facts.creation_seconds,
+            creation_seconds=facts["creation_seconds"],
             first=alone,
             first_with_results=with_results,
             gflops=flops / times.median * 1e-9,
@@ -323,7 +325,7 @@ class _Bench:
             product_gigabytes_per_second=mine.gigabytes_per_second if clocks else 0.0,
             provider_times=[
                 ProviderTime(share.provider, share.nodes, share.seconds_per_run)
-                for share in profile.shares(events, _PROFILED_RUNS)
+                for share in profile.shares(events, self.runs)
             ],
             tuned=int(counters.get("tuned", 0)),
             tuning_seconds=float(counters.get("tuning_seconds", 0.0)),
@@ -335,27 +337,25 @@ class _Bench:
     def _times_products(self, spec: SideSpec) -> bool:
         """Whether a node's time in the profile is that of its work: on the CPU."""
         if spec.kind == "stock":
-            return spec.providers[0][0] == _devices.CPU_PROVIDER
+            return spec.providers[0][0] == CPU_PROVIDER
         return not _devices.choose(str(spec.options.get("device", "auto"))).is_card
 
 
 def _profiled_session(spec: SideSpec, options: ort.SessionOptions) -> ort.InferenceSession:
     """The side's session once more, with options that profile."""
-    from .. import session  # not before: importing it makes the package's own classes
-
     options.intra_op_num_threads = spec.threads or 0
     options.log_severity_level = 3
     if spec.kind == "tunableop":
-        return session.InferenceSession(str(spec.model), options, **dict(spec.options))
+        return InferenceSession(str(spec.model), options, **dict(spec.options))
     providers = [(name, dict(given)) for name, given in spec.providers]
     return ort.InferenceSession(str(spec.model), options, providers=providers)
 
 
-def _once(all_runs: work.Work) -> WorkReport:
-    """The work of one run of the _PROFILED_RUNS."""
-    runs = _PROFILED_RUNS
+def _once(events: list[profile.NodeEvent], runs: int) -> WorkReport:
+    """The work of one of `runs` runs."""
+    found = work.of_events(events)
     return WorkReport(
-        all_runs.products // runs, all_runs.flops / runs, all_runs.bytes / runs, all_runs.element_type
+        found.products // runs, found.flops / runs, found.bytes / runs, work.element_type(events)
     )
 
 
@@ -380,16 +380,12 @@ def _shape(told: Mapping[str, Any]) -> ShapeReport:
     return ShapeReport(**{field.name: told[field.name] for field in dataclasses.fields(ShapeReport)})
 
 
-def _more(before: SideStats | None, after: SideStats | None, counter: str) -> int:
-    if before is None or after is None:
-        return 0
-    return int(after.counters[counter]) - int(before.counters[counter])
+def _more(before: SideStats, after: SideStats, counter: str) -> int:
+    return int(after["counters"].get(counter, 0)) - int(before["counters"].get(counter, 0))
 
 
-def _fallbacks(before: SideStats | None, after: SideStats | None) -> dict[str, int]:
+def _fallbacks(before: SideStats, after: SideStats) -> dict[str, int]:
     """Timed runs on an unmeasured kernel, by reason."""
-    if before is None or after is None:
-        return {}
-    then: Mapping[str, int] = before.counters["fallbacks"]
-    now: Mapping[str, int] = after.counters["fallbacks"]
+    then: Mapping[str, int] = before["counters"].get("fallbacks", {})
+    now: Mapping[str, int] = after["counters"].get("fallbacks", {})
     return {reason: count - then.get(reason, 0) for reason, count in now.items() if count > then.get(reason, 0)}

@@ -60,7 +60,8 @@ def text(report: Report, *, markdown: bool = False) -> str:
     if markdown:
         lines = [f"## {report.model}", "", f"Inputs: {report.shapes}", ""]
     lines += [", ".join(f"{key} {value}" for key, value in report.machine.items()), ""]
-    for part in (_speed(report, markdown), _first(report, markdown), _where(report, markdown)):
+    for made in (_speed, _rates, _first, _where):
+        part = made(report, markdown)
         if part:
             lines += [*part, ""]
     lines += _products(report, markdown)
@@ -72,37 +73,66 @@ def text(report: Report, *, markdown: bool = False) -> str:
     return "\n".join(lines)
 
 
+def label(report: Report, name: str) -> str:
+    """What a table calls a side: "tuned", "stock CPU"."""
+    side = report.side(name)
+    return f"stock {name.replace('ExecutionProvider', '')}" if side.kind == "stock" else name
+
+
 def _speed(report: Report, markdown: bool) -> list[str]:
-    """The table that was asked for: who is how fast, and right."""
-    header = ("", "median", "min", "p90", "p95", "p99", "calls/s", "speed-up", "GFLOP/s", "GB/s", "max error")
+    """The table that was asked for: who is how fast."""
+    header = ("", "median", "min", "p90", "p95", "p99", "calls/s", "speed-up")
     rows = []
     for side in report.sides:
         ratio = report.ratio(side.name)
-        time, rate, ceiling = side.latency, side.throughput, report.ceiling
-        flops = ceiling.gflops if ceiling else 0.0
-        moved = ceiling.gigabytes_per_second if ceiling else 0.0
+        time, rate = side.latency, side.throughput
         rows.append(
             (
-                side.name,
+                label(report, side.name),
                 *map(seconds, (time.median, time.minimum, time.p90, time.p95, time.p99)),
                 f"{_three(rate.mean)} +- {_three(rate.deviation)}",
                 "1" if ratio is None else str(ratio),
-                f"{_three(side.gflops)}{_share(side.gflops, flops)}" if side.gflops else "-",
-                f"{_three(side.gigabytes_per_second)}{_share(side.gigabytes_per_second, moved)}"
-                if side.gigabytes_per_second
-                else "-",
-                f"{side.agreement.absolute:.1e}, {side.agreement.relative:.1e} rel." if ratio else "-",
             )
         )
     lines = table(header, rows, markdown=markdown)
-    words = f"speed-up: of the median over {report.baseline}'s, 95 % bootstrap interval"
-    if report.work is not None and report.ceiling is not None:
-        words += (
-            f"; GFLOP/s and GB/s: of the model's {report.work.products} products, in per cent of the best that "
-            f"this machine showed just now ({_three(report.ceiling.gflops)} GFLOP/s, "
-            f"{_three(report.ceiling.gigabytes_per_second)} GB/s)"
+    words = (
+        f"(speed-up: of the median over that of {label(report, report.baseline)}, with its 95 % bootstrap interval)"
+    )
+    return [*lines, *([""] if markdown else []), words]
+
+
+def _rates(report: Report, markdown: bool) -> list[str]:
+    """What of the machine was used, and how right the answers are."""
+    header = ("", "GFLOP/s", "in products", "GB/s", "in products", "max error", "relative")
+    best = report.ceiling
+    flops, moved = (best.gflops, best.gigabytes_per_second) if best else (0.0, 0.0)
+
+    def rate(value: float, most: float) -> str:
+        return f"{_three(value)}{_share(value, most)}" if value > 0 else "-"
+
+    rows = [
+        (
+            label(report, side.name),
+            rate(side.gflops, flops),
+            rate(side.product_gflops, flops),
+            rate(side.gigabytes_per_second, moved),
+            rate(side.product_gigabytes_per_second, moved),
+            *(
+                ("-", "-")
+                if side.name == report.baseline
+                else (f"{side.agreement.absolute:.1e}", f"{side.agreement.relative:.1e}")
+            ),
         )
-    return [*lines, *([""] if markdown else []), f"({words})"]
+        for side in report.sides
+    ]
+    lines = table(header, rows, markdown=markdown)
+    if report.work is not None and best is not None:
+        words = (
+            f"(of the model's {report.work.products} products, over the whole run and over the time in them; in "
+            f"per cent of the best that this machine showed: {_three(flops)} GFLOP/s, {_three(moved)} GB/s)"
+        )
+        lines += [*([""] if markdown else []), words]
+    return lines
 
 
 def _first(report: Report, markdown: bool) -> list[str]:
@@ -110,7 +140,7 @@ def _first(report: Report, markdown: bool) -> list[str]:
     rows: list[Sequence[object]] = []
     for side in report.sides:
         if side.first is not None:
-            rows.append(_first_row(side.name, side.first))
+            rows.append(_first_row(label(report, side.name), side.first))
         if side.first_with_results is not None:
             rows.append(_first_row(f"{side.name}, with its results saved", side.first_with_results))
     if not rows:
@@ -120,14 +150,15 @@ def _first(report: Report, markdown: bool) -> list[str]:
 
 
 def _first_row(name: str, first: FirstRequest) -> Sequence[object]:
-    times = (first.import_seconds, first.creation_seconds, first.first_seconds, first.second_seconds)
+    made = (first.import_seconds, first.creation_seconds)
+    times = (*made, first.first_request_seconds, first.second_request_seconds)
     return (name, *map(seconds, times), megabytes(first.peak_bytes))
 
 
 def _where(report: Report, markdown: bool) -> list[str]:
     """Nodes and time per provider."""
     rows = [
-        (side.name, part.provider, part.nodes, seconds(part.seconds))
+        (label(report, side.name), part.provider, part.nodes, seconds(part.seconds))
         for side in report.sides
         for part in side.provider_times
     ]
@@ -180,7 +211,7 @@ def _verdict(report: Report) -> str:
             word = "slower than"
         else:
             word = "not to be told from"
-        parts.append(f"{side.name} is {word} {report.baseline}: {ratio}")
+        parts.append(f"{side.name} is {word} {label(report, report.baseline)}: {ratio}")
     return "; ".join(parts) + "; answers agree"
 
 
@@ -209,8 +240,8 @@ def csv_text(report: Report) -> str:
                 *((ratio.value, ratio.low, ratio.high) if ratio else ("", "", "")),
                 *(side.gflops, side.gigabytes_per_second, side.agreement.absolute, side.agreement.relative),
                 first.creation_seconds if first else side.creation_seconds,
-                first.first_seconds if first else "",
-                again.first_seconds if again else "",
+                first.first_request_seconds if first else "",
+                again.first_request_seconds if again else "",
                 *(side.tuning_seconds, side.tuned, first.peak_bytes if first else ""),
             ]
         )

@@ -25,8 +25,8 @@ class FirstRequest:
 
     import_seconds: float  #: of onnxruntime, and of this package where it is used
     creation_seconds: float  #: of the session
-    first_seconds: float  #: the first run
-    second_seconds: float
+    first_request_seconds: float  #: the first run
+    second_request_seconds: float
     peak_bytes: int  #: of resident memory
     repeats: int
 

@@ -27,13 +27,13 @@ def until_measured(
     """
     last, changed = (-1, -1), clock()
     while True:
-        stats = side.stats()
-        if stats is None or stats.counters["tuning"] != "background":
+        counters = side.stats()["counters"]
+        if counters.get("tuning") != "background":
             return
-        waiting = (int(stats.counters["pending"]), int(stats.counters["deferred"]))
+        waiting = (int(counters["pending"]), int(counters["deferred"]))
         if waiting == (0, 0):
             return
-        done = int(stats.counters["tuned"])
+        done = int(counters["tuned"])
         progress(f"{side.name} measures in the background", done, done + sum(waiting))
         if waiting != last:
             last, changed = waiting, clock()

@@ -91,6 +91,20 @@ class Work:
         return self.bytes / self.seconds * 1e-9 if self.seconds > 0.0 else 0.0
 
 
+#: Names of this project for the types in a profile.
+TYPES = {"float": "fp32", "float16": "fp16", "bfloat16": "bf16", "double": "fp64"}
+
+
+def element_type(events: Iterable[NodeEvent]) -> str:
+    """The type that most FLOP of the events are done in, by the names of TYPES; fp32 where there are none."""
+    flops: dict[str, float] = {}
+    for event in events:
+        if (product := of_event(event)) is not None:
+            name = TYPES.get(event.input_types[0], event.input_types[0])
+            flops[name] = flops.get(name, 0.0) + product.flops
+    return max(flops, key=lambda name: flops[name]) if flops else "fp32"
+
+
 def of_events(events: Iterable[NodeEvent]) -> Work:
     """The work of all events that are products; of several runs when they are of several runs."""
     work = Work()

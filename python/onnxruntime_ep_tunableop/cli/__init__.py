@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from .. import _core
 from ..errors import OptionError
-from . import cache, doctor, selftest, tune
+from . import bench, cache, doctor, selftest, tune
 from .command import Command, UsageError
 
-COMMANDS: tuple[Command, ...] = (doctor.COMMAND, tune.COMMAND, selftest.COMMAND, cache.COMMAND)
+COMMANDS: tuple[Command, ...] = (bench.COMMAND, doctor.COMMAND, tune.COMMAND, selftest.COMMAND, cache.COMMAND)
 
 DONE = 0
 FAILED = 1

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from .. import _devices, _options
+from .._library import register
 from ..bench import gemm, inputs, machine, model, report
 from ..bench.builtin import BUILTIN
 from ..bench.results import SCHEMA, Report
 from ..bench.sides import Against, parse_against, stock_providers
+from ..session import CPU_PROVIDER
 from .command import Command, UsageError
 from .gemm_table import csv_rows, gemm_text
 from .progress import steps
@@ -125,10 +127,11 @@ def _against(given: argparse.Namespace) -> list[Against]:
     if given.against:
         return [parse_against(text) for text in given.against]
     there = stock_providers()
+    register()
     if not _devices.choose(given.device or "auto").is_card:
-        there = [_devices.CPU_PROVIDER]
+        there = [CPU_PROVIDER]
     elif len(there) > 1:  # the CPU would take its minutes, and nobody with a card asks for it
-        there = [name for name in there if name != _devices.CPU_PROVIDER]
+        there = [name for name in there if name != CPU_PROVIDER]
     return [parse_against(name) for name in there]
 
 
