@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import math
 import os
@@ -11,7 +10,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,11 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from numpy.typing import NDArray
-
-from onnxruntime_ep_tunableop.bench.machine import cpu_model, facts
+from onnxruntime_ep_tunableop.bench.machine import cpu_model as cpu_model
+from onnxruntime_ep_tunableop.bench.machine import facts
+from onnxruntime_ep_tunableop.bench.shapes import PACKAGED
+from onnxruntime_ep_tunableop.bench.shapes import Shape as Shape
+from onnxruntime_ep_tunableop.bench.shapes import read_shapes as read_shapes
 
 from benchmarks.measure import QUICK, Plan
 
@@ -33,39 +34,7 @@ ALIGNMENT = 64  # bytes; what a tensor inside a real model has
 PROCESSORS = sorted(os.sched_getaffinity(0))
 
 ROOT = Path(__file__).resolve().parent.parent
-SHAPES = Path(__file__).with_name("shapes.csv")
-
-
-@dataclass(frozen=True)
-class Shape:
-    """C[batch, m, n] = A[batch, m, k] x B; a constant B is [k, n], another one [batch, k, n]."""
-
-    name: str
-    batch: int
-    m: int
-    n: int
-    k: int
-    constant_b: bool
-
-    @property
-    def size(self) -> str:
-        """For example "96x 128x128x64"."""
-        return (f"{self.batch}x " if self.batch > 1 else "") + f"{self.m}x{self.n}x{self.k}"
-
-    @property
-    def flops(self) -> float:
-        """Floating-point operations of one product."""
-        return 2.0 * self.batch * self.m * self.n * self.k
-
-
-def read_shapes(path: Path = SHAPES) -> list[Shape]:
-    """The rows of a shapes file; lines that begin with # are comments."""
-    with path.open(newline="") as file:
-        rows = csv.DictReader(line for line in file if not line.startswith("#"))
-        return [
-            Shape(r["name"], int(r["batch"]), int(r["m"]), int(r["n"]), int(r["k"]), r["b_const"] == "1")
-            for r in rows
-        ]
+SHAPES = PACKAGED
 
 
 def machine() -> dict[str, str]:

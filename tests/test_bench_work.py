@@ -10,14 +10,14 @@ import onnxruntime_ep_tunableop as tunableop
 import pytest
 from onnx import TensorProto, helper
 from onnxruntime_ep_tunableop.bench import profile, work
-from onnxruntime_ep_tunableop.bench.profile import NodeEvent, Shape
+from onnxruntime_ep_tunableop.bench.profile import Dimensions, NodeEvent
 from onnxruntime_ep_tunableop.bench.work import Product
 from support.graphs import graph, matmul_model, value
 from support.sessions import EP, QUICK, random
 
 
 def event(
-    op: str, inputs: list[Shape], output: Shape, kind: str = "float", seconds: float = 1.0
+    op: str, inputs: list[Dimensions], output: Dimensions, kind: str = "float", seconds: float = 1.0
 ) -> NodeEvent:
     kinds = (kind,) * len(inputs)
     return NodeEvent("node", op, "P", seconds, kinds, tuple(inputs), (kind,), (output,))
@@ -170,7 +170,9 @@ def _fused(**attributes: int) -> onnx.ModelProto:
         ({"transBatchA": 1, "transA": 1, "transBatchB": 1}, (4, 2, 3), (4, 2, 5)),
     ],
 )
-def test_fused_products_as_onnxruntime_profiles_them(attributes: dict[str, int], a: Shape, b: Shape):
+def test_fused_products_as_onnxruntime_profiles_them(
+    attributes: dict[str, int], a: Dimensions, b: Dimensions
+):
     made = _fused(**attributes).SerializeToString()
     feeds: dict[str, Any] = {"A": random(a), "B": random(b)}
     (found,) = profile.profile(

@@ -137,11 +137,11 @@ def test_an_answer_that_is_off_is_beyond_the_tolerance() -> None:
 def test_bf16_is_rounded_to_the_nearest_and_ties_to_even() -> None:
     values = np.array([1.0, 1.00390625, 1.01171875, -1.004, 3.0e38, 1e-40], np.float32)
     expected = np.array([1.0, 1.0, 1.015625, -1.0078125, 3.0041e38, 1e-40], np.float32)
-    np.testing.assert_allclose(_selftest_cases._rounded(values, "bf16"), expected, rtol=1e-3, atol=1e-40)
+    np.testing.assert_allclose(_selftest_cases.rounded(values, "bf16"), expected, rtol=1e-3, atol=1e-40)
     ml_dtypes = pytest.importorskip("ml_dtypes")
     drawn = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
     np.testing.assert_array_equal(
-        _selftest_cases._rounded(drawn, "bf16"), drawn.astype(ml_dtypes.bfloat16).astype(np.float32)
+        _selftest_cases.rounded(drawn, "bf16"), drawn.astype(ml_dtypes.bfloat16).astype(np.float32)
     )
 
 

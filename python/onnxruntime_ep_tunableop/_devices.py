@@ -20,6 +20,7 @@ logger = logging.getLogger("tunableop")
 Provider = str | tuple[str, dict[Any, Any]]
 
 CPU = "cpu"
+CPU_PROVIDER = "CPUExecutionProvider"
 EXPECTED = "auto, cpu, cuda, cuda:<id>, hip or hip:<id>"
 _DEVICE = re.compile(r"auto|cpu|(cuda|hip)(:\d{1,4})?")
 

@@ -141,8 +141,7 @@ def make(case: Case, seed: int) -> Ready:
         shapes["C"] = case.c
     # fp32 arrays whose values the type holds; bf16 has no arrays of its own, so its models cast.
     values = {
-        name: _rounded(random.standard_normal(shape, np.float32), case.dtype)
-        for name, shape in shapes.items()
+        name: rounded(random.standard_normal(shape, np.float32), case.dtype) for name, shape in shapes.items()
     }
     stored = np.float16 if case.dtype == "fp16" else np.float32
     arrays: dict[str, Array] = {name: value.astype(stored) for name, value in values.items()}
@@ -158,7 +157,8 @@ def make(case: Case, seed: int) -> Ready:
     )
 
 
-def _rounded(values: npt.NDArray[np.float32], dtype: str) -> npt.NDArray[np.float32]:
+def rounded(values: npt.NDArray[np.float32], dtype: str) -> npt.NDArray[np.float32]:
+    """The nearest values that the type holds, as fp32."""
     if dtype == "fp16":
         return values.astype(np.float16).astype(np.float32)
     if dtype == "bf16":  # to the nearest, ties to even
@@ -213,13 +213,18 @@ def _right(case: Case, values: dict[str, Wide]) -> tuple[Wide, Wide]:
         exact = exact + case.beta * values["C"]
         addend = np.abs(case.beta * values["C"])
         size = size + addend
-    relative = 2 * 2.0**-24 * (math.sqrt(k) + k / 8 + 8) + 2 * _ROUNDING[case.precision]
-    tolerance = relative * size + 2 * _UNIT[case.dtype] * np.abs(exact) + (k + 6) * _SMALLEST[case.dtype]
+    allowed = tolerance(exact, size, k, case.dtype, case.precision)
     if "C" in values:  # the product and beta * C may each be rounded before they are added
-        tolerance = tolerance + _UNIT[case.dtype] * (np.abs(exact) + 2 * addend)
+        allowed = allowed + _UNIT[case.dtype] * (np.abs(exact) + 2 * addend)
     if case.relu:
         exact = np.maximum(exact, 0.0)
-    return exact, tolerance
+    return exact, allowed
+
+
+def tolerance(exact: Wide, size: Wide, k: int, dtype: str, precision: str) -> Wide:
+    """How far a right product of k terms, whose magnitudes add up to `size`, may be from the exact one."""
+    relative = 2 * 2.0**-24 * (math.sqrt(k) + k / 8 + 8) + 2 * _ROUNDING[precision]
+    return np.asarray(relative * size + 2 * _UNIT[dtype] * np.abs(exact) + (k + 6) * _SMALLEST[dtype])
 
 
 def error(got: Array, ready: Ready) -> float:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import onnxruntime as ort
 
 from . import _control, _devices, _options
-from ._devices import Provider
+from ._devices import CPU_PROVIDER, Provider
 from ._devices import name_of as _name
 from ._library import BY_NAME_ORT, EP_NAME, ort_version, register
 from .errors import NotAssignedError, OptionError, TunableOpError
@@ -24,7 +24,6 @@ logger = logging.getLogger("tunableop")
 
 _saved_at_exit: weakref.WeakSet[InferenceSession] = weakref.WeakSet()
 
-CPU_PROVIDER = "CPUExecutionProvider"
 NO_CPU_FALLBACK = "session.disable_cpu_ep_fallback"
 
 #: What ort.InferenceSession takes by keyword only. It ignores others, so a misspelt option would be lost.

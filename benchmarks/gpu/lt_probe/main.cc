@@ -1,6 +1,6 @@
 // What is true of cublasLt on the card at hand, in a few minutes:
 //
-//   lt_probe benchmarks/shapes.csv [heuristic] [numerics] [explore] [host]
+//   lt_probe SHAPES.csv [heuristic] [numerics] [explore] [host]
 //
 // heuristic  is its first choice the same when pointers are only promised to be aligned to 16 bytes
 //            in place of 256, and when sums in 16 bits are excluded; does a name make the very

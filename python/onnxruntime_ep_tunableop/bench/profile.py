@@ -25,7 +25,7 @@ import numpy.typing as npt
 import onnxruntime as ort
 
 _SUFFIX = "_kernel_time"
-Shape = tuple[int, ...]
+Dimensions = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class NodeEvent:
     provider: str
     seconds: float
     input_types: tuple[str, ...]
-    input_shapes: tuple[Shape, ...]
+    input_shapes: tuple[Dimensions, ...]
     output_types: tuple[str, ...]
-    output_shapes: tuple[Shape, ...]
+    output_shapes: tuple[Dimensions, ...]
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,9 @@ def _event(event: Mapping[str, Any], microseconds: int) -> NodeEvent:
     )
 
 
-def _tensors(entries: Sequence[Mapping[str, Sequence[int]]]) -> tuple[tuple[str, ...], tuple[Shape, ...]]:
+def _tensors(
+    entries: Sequence[Mapping[str, Sequence[int]]],
+) -> tuple[tuple[str, ...], tuple[Dimensions, ...]]:
     """[{"float": [4, 8]}, ...] as types and shapes."""
     pairs = [(kind, tuple(int(size) for size in shape)) for entry in entries for kind, shape in entry.items()]
     return tuple(kind for kind, _ in pairs), tuple(shape for _, shape in pairs)

@@ -23,7 +23,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from .profile import NodeEvent, Shape
+from .profile import Dimensions, NodeEvent
 
 #: Operators whose inputs are A, B and perhaps C: ONNX's own and what ONNX Runtime's optimisers make of them.
 MATMUL_LIKE = ("MatMul", "FusedMatMul", "TransposeMatMul", "FusedMatMulActivation", "GemmFastGelu")
@@ -150,20 +150,22 @@ def of_event(event: NodeEvent) -> Product | None:
     return Product(m, n, k, batch, 2.0 * batch * m * n * k, moved)
 
 
-def _may_be_b(op_type: str, shape: Shape, n: int, k: int) -> bool:
+def _may_be_b(op_type: str, shape: Dimensions, n: int, k: int) -> bool:
     if op_type in GEMM_LIKE:
         return len(shape) == 2 and sorted(shape) == sorted((k, n))
     return op_type != "GemmFastGelu" or len(shape) > 1  # else its bias
 
 
-def _gemm(a: Shape, out: Shape) -> tuple[int, int, int, int] | None:
+def _gemm(a: Dimensions, out: Dimensions) -> tuple[int, int, int, int] | None:
     if len(a) != 2 or len(out) != 2:
         return None
     k = _quotient(math.prod(a), out[0])
     return None if k is None else (out[0], out[1], k, 1)
 
 
-def _matmul(op_type: str, a: Shape, b: Shape | None, out: Shape) -> tuple[int, int, int, int] | None:
+def _matmul(
+    op_type: str, a: Dimensions, b: Dimensions | None, out: Dimensions
+) -> tuple[int, int, int, int] | None:
     """m, n, k and batch by numpy's rules, transposed or not."""
     if not a:
         return None
@@ -187,7 +189,7 @@ def _matmul(op_type: str, a: Shape, b: Shape | None, out: Shape) -> tuple[int, i
     return m, n, k, batch
 
 
-def _k(a: Shape, batch: Shape, m: int) -> int | None:
+def _k(a: Dimensions, batch: Dimensions, m: int) -> int | None:
     """k of an A that may be transposed, or have its batch inside.
 
     That is [..., m, k] or [..., k, m]; [m, ..., k] or [k, ..., m] with its batch inside. The first two are
