@@ -170,6 +170,35 @@ def test_a_c_in_the_memory_of_the_result_is_read_before_it_is_written() -> None:
         np.testing.assert_allclose(memory.numpy(), a @ b + 2.0 * c, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+@on_card(*BOTH)
+def test_less_precision_is_for_the_operands_of_products_and_not_for_c(precision: str) -> None:
+    shapes: list[tuple[int, ...]] = [(5, 6), (5, 1), (1,), (6,)]
+    for c_shape in shapes:
+        for beta in (1.0, 0.75):
+            c = narrow.random(c_shape, "fp32", 3)
+            model = narrow.one_node("Gemm", {"A": (5, 8), "B": (8, 6), "C": c_shape}, {}, "fp32", beta=beta)
+            session = card_session(model, precision=precision)
+            feeds = {"A": np.zeros((5, 8), np.float32), "B": np.ones((8, 6), np.float32), "C": c}
+            exact = np.broadcast_to(np.float32(beta) * c, (5, 6))
+            got = session.run(None, feeds)[0]
+            np.testing.assert_allclose(got, exact, rtol=1e-6, err_msg=f"C {c_shape}, beta {beta}")
+
+
+@on_card(*BOTH)
+def test_beta_times_c_is_not_rounded_to_the_type_before_it_is_added() -> None:
+    shapes: list[tuple[int, ...]] = [(5, 6), (5, 1), (1,), (6,)]
+    for c_shape in shapes:
+        model = narrow.one_node("Gemm", {"A": (5, 8), "B": (8, 6), "C": c_shape}, {}, "fp16", beta=2.0)
+        session = card_session(model)
+        feeds = {
+            "A": np.full((5, 8), -100.0, np.float16),
+            "B": np.full((8, 6), 100.0, np.float16),
+            "C": np.full(c_shape, 60000.0, np.float16),  # twice as much is too large for fp16
+        }
+        np.testing.assert_array_equal(session.run(None, feeds)[0], np.float16(2.0 * 60000.0 - 80000.0))
+
+
 @pytest.mark.parametrize("tuning", ["off", "online", "background"])
 @on_card(*BOTH)
 def test_a_library_without_an_epilogue_gets_the_biases_laid_under(tuning: str) -> None:

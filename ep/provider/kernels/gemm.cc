@@ -208,14 +208,14 @@ class Gemm final : public Kernel {
       has_bias_.store(false);  // no library here has that epilogue for this type
       operands.bias = nullptr;
     }
-    operands.beta = full ? beta_ : 1.0F;
+    operands.beta = beta_;
     problem.beta = ClassOf(operands.beta);
     if (full && !in_place) {
       TUNABLEOP_RETURN_IF_ERROR(
           device.Copy(operands.c, addend->data, c_bytes, CopyKind::kDeviceToDevice, stream));
     } else if (!full) {
       TUNABLEOP_RETURN_IF_ERROR(
-          LayUnderOnCard(*addend, beta_, operands.c, problem, *gpu(), state(), node(), executor));
+          LayUnderOnCard(*addend, operands.c, problem, *gpu(), state(), node(), executor));
     }
     if (!no_sum) return state().Run(problem, operands, executor, node());
     if (problem.beta == ScalarClass::kOne) return Status::Ok();

@@ -44,8 +44,9 @@ struct Fill {
 // A task moves about this many floats, so that small results stay on the calling thread.
 constexpr int64_t kFillFloatsPerTask = 65536;
 
-// c = alpha * column * row, m x n, dense.
-Status Outer(const void* column, const void* row, void* c, int64_t m, int64_t n, float alpha,
+// c = column * row, m x n, dense. One of them is ones, so that the other is copied as it is: it is
+// no operand of the product that may be rounded where the user allows less precision.
+Status Outer(const void* column, const void* row, void* c, int64_t m, int64_t n,
              const Problem& like, SessionState& state, GemmNode& node, Executor& executor) {
   Problem problem;
   problem.m = m;
@@ -59,9 +60,7 @@ Status Outer(const void* column, const void* row, void* c, int64_t m, int64_t n,
   problem.a_type = like.a_type;
   problem.b_type = like.b_type;
   problem.c_type = like.c_type;
-  problem.precision = like.precision;
   problem.threads = like.threads;
-  problem.alpha = ClassOf(alpha);
   problem.align_a = AlignmentClass(column);
   problem.align_b = AlignmentClass(row);
   problem.align_c = AlignmentClass(c);
@@ -69,7 +68,6 @@ Status Outer(const void* column, const void* row, void* c, int64_t m, int64_t n,
   operands.a = column;
   operands.b = row;
   operands.c = c;
-  operands.alpha = alpha;
   return state.Run(problem, operands, executor, node);
 }
 
@@ -100,24 +98,23 @@ void LayUnder(const Addend& c, float beta, float* y, int64_t m, int64_t n, Execu
   executor.ParallelFor(static_cast<size_t>((m + rows - 1) / rows), &Fill::Task, &fill);
 }
 
-Status LayUnderOnCard(const Addend& c, float beta, void* y, const Problem& like, GpuSession& gpu,
+Status LayUnderOnCard(const Addend& c, void* y, const Problem& like, GpuSession& gpu,
                       SessionState& state, GemmNode& node, Executor& executor) {
   const int64_t m = like.m;
   const int64_t n = like.n;
   Result<const void*> ones = gpu.Ones(like.c_type, std::max(m, n), executor.queue()->stream());
   if (!ones.ok()) return ones.TakeStatus();
   if (c.is_row(n)) {
-    return Outer(ones.value(), c.data, y, m, n, beta, like, state, node, executor);
+    return Outer(ones.value(), c.data, y, m, n, like, state, node, executor);
   }
   if (c.rows == m) {
-    return Outer(c.data, ones.value(), y, m, n, beta, like, state, node, executor);
+    return Outer(c.data, ones.value(), y, m, n, like, state, node, executor);
   }
   // One number: a row of it first, which then serves the others.
-  TUNABLEOP_RETURN_IF_ERROR(
-      Outer(c.data, ones.value(), y, 1, n, beta, like, state, node, executor));
+  TUNABLEOP_RETURN_IF_ERROR(Outer(c.data, ones.value(), y, 1, n, like, state, node, executor));
   if (m == 1) return Status::Ok();
   auto* second = static_cast<std::byte*>(y) + static_cast<size_t>(n) * SizeOf(like.c_type);
-  return Outer(ones.value(), y, second, m - 1, n, 1.0F, like, state, node, executor);
+  return Outer(ones.value(), y, second, m - 1, n, like, state, node, executor);
 }
 
 }  // namespace tunableop

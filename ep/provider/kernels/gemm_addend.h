@@ -27,10 +27,10 @@ Result<Addend> ResolveAddend(const TensorView& c, int64_t m, int64_t n);
 // y = beta * C, m x n and dense, in the host's memory. C may be y itself.
 void LayUnder(const Addend& c, float beta, float* y, int64_t m, int64_t n, Executor& executor);
 
-// The same on a card, for a C that is smaller than the result: as products with ones, which the
-// session chooses kernels for like for any other. `like` gives type, precision and threads; y does
-// not overlap C. Only queues work.
-Status LayUnderOnCard(const Addend& c, float beta, void* y, const Problem& like, GpuSession& gpu,
+// y = C on a card, for a C that is smaller than the result: as products with ones, which the
+// session chooses kernels for like for any other. Without beta, whose product with C may be too
+// large for a 16-bit type. `like` gives type and threads; y does not overlap C. Only queues work.
+Status LayUnderOnCard(const Addend& c, void* y, const Problem& like, GpuSession& gpu,
                       SessionState& state, GemmNode& node, Executor& executor);
 
 }  // namespace tunableop
