@@ -62,8 +62,8 @@ def mixed(length: int) -> onnx.ModelProto:
     return model(graph(nodes, [value("X", ["m", 8])], [value("Y", ["m", 8])], {"W": W}))
 
 
-def beside(length: int, **options: Any) -> ort.InferenceSession:
-    """Ours first, as it has to be."""
+def beside(length: int, body: onnx.ModelProto | None = None, **options: Any) -> ort.InferenceSession:
+    """Ours first, as it has to be. `body`: another model than mixed(length)."""
     ep_devices()
     other()
     (device,) = (device for device in ort.get_ep_devices() if device.ep_name == OTHER)
@@ -73,7 +73,8 @@ def beside(length: int, **options: Any) -> ort.InferenceSession:
     settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     settings.add_provider_for_devices([ours], texts)
     settings.add_provider_for_devices([device], {})
-    session = ort.InferenceSession(mixed(length).SerializeToString(), settings, enable_fallback=0)
+    data = (body or mixed(length)).SerializeToString()
+    session = ort.InferenceSession(data, settings, enable_fallback=0)
     session.disable_fallback()
     operators = {(provider, op) for provider, op, _ in assigned(session)}
     assert operators == {("TunableOpExecutionProvider", "MatMul"), (OTHER, "Flatten")}
@@ -146,6 +147,35 @@ def test_six_threads_each_with_a_stream() -> None:
     assert not failures, f"{len(failures)} threads: {failures[0]}"
     assert other().other_gpu_streams() > 1
     assert count("illegal_address") == 0
+
+
+@on_card(*BOTH, OTHER_GPU_ONE_STREAM="1")
+def test_threads_on_one_stream_take_turns_in_its_workspace() -> None:
+    # What a stock provider's option user_compute_stream makes of a session that serves many.
+    long = narrow.random((2048, 8), "fp32", 3)
+    nodes = [helper.make_node("Flatten", ["X"], ["f"]), helper.make_node("MatMul", ["f", "W"], ["Y"])]
+    body = model(graph(nodes, [value("X", ["m", 2048])], [value("Y", ["m", 8])], {"W": long}))
+    session = beside(0, body)
+    x = narrow.random((16, 2048), "fp32", 1)
+    close(session.run(None, {"X": x})[0], x @ long)
+    faults("slow_launch")
+    failures: list[str] = []
+
+    def serve() -> None:
+        try:
+            for _ in range(40):
+                close(session.run(None, {"X": x})[0], x @ long)
+        except BaseException as error:
+            failures.append(str(error))
+
+    threads = [threading.Thread(target=serve) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, f"{len(failures)} threads: {failures[0]}"
+    assert other().other_gpu_streams() == 1
+    assert count("misuse") == 0
 
 
 @on_card(*BOTH)

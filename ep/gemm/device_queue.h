@@ -26,16 +26,11 @@ class QueueState {
 // Thread-safe. Kernels of several threads may be queued on one: they run one after the other.
 class DeviceQueue {
  public:
-  // Whether several threads may queue on it at the same time. Not on a stream that ONNX Runtime
-  // gives to one run alone.
-  enum class Use : uint8_t { kShared, kOneThread };
-
   static constexpr size_t kLibraries = 4;  // that may keep a state here; each has its own slot
 
   // `stream` is the caller's and outlives this. `workspace` may be empty.
-  DeviceQueue(std::shared_ptr<const Device> device, NativeStream stream, DeviceBuffer workspace,
-              Use use = Use::kShared)
-      : device_(std::move(device)), stream_(stream), workspace_(std::move(workspace)), use_(use) {}
+  DeviceQueue(std::shared_ptr<const Device> device, NativeStream stream, DeviceBuffer workspace)
+      : device_(std::move(device)), stream_(stream), workspace_(std::move(workspace)) {}
   DeviceQueue(const DeviceQueue&) = delete;
   DeviceQueue& operator=(const DeviceQueue&) = delete;
 
@@ -47,11 +42,11 @@ class DeviceQueue {
 
   // To be held around a library's call that uses the workspace. Such a call may queue several
   // kernels which hand on partial sums there (split-K), and between two of them no other thread's
-  // may come: on one stream of an H200, with six threads, 52 of 900 answers were another's. Empty,
-  // and without a lock, where only one thread queues.
-  std::unique_lock<std::mutex> Turn() const {
-    return use_ == Use::kShared ? std::unique_lock(turn_) : std::unique_lock<std::mutex>();
-  }
+  // may come: on one stream of an H200, with six threads, 52 of 900 answers were another's. On
+  // every stream: one that ONNX Runtime gives to one run alone waits for nobody, and whether it
+  // does so is not ours to know (a stock provider may be told to use one stream of the user's for
+  // all runs).
+  std::unique_lock<std::mutex> Turn() const { return std::unique_lock(turn_); }
 
   // Null: not made yet. Lock-free.
   QueueState* state(size_t library) const noexcept {
@@ -79,7 +74,6 @@ class DeviceQueue {
   const std::shared_ptr<const Device> device_;
   const NativeStream stream_;
   DeviceBuffer workspace_;
-  const Use use_;
   mutable std::mutex turn_;
   mutable std::mutex mutex_;
   mutable std::array<std::unique_ptr<QueueState>, kLibraries> owned_;

@@ -52,11 +52,7 @@ Result<const DeviceQueue*> StreamQueues::Of(NativeStream stream) {
   const std::lock_guard lock(mutex_);
   if (closed_) return Status(StatusCode::kInternal, "TunableOp: the session has ended");
   if (const Node* node = Find(stream)) return &node->queue;
-  auto* node =
-      new Node{DeviceQueue(device_, stream, Workspace(count_),
-                           stream == own() || stream == nullptr ? DeviceQueue::Use::kShared
-                                                                : DeviceQueue::Use::kOneThread),
-               head_.load()};
+  auto* node = new Node{DeviceQueue(device_, stream, Workspace(count_)), head_.load()};
   ++count_;
   head_.store(node, std::memory_order_release);
   return static_cast<const DeviceQueue*>(&node->queue);

@@ -1,6 +1,8 @@
 // Another execution provider for the same card, as a stock one would be: it knows nothing of ours,
 // is stream aware, and its kernels run on the stream that ONNX Runtime gives each run. It has one
-// operator, Flatten, which copies on the card. OTHER_GPU_RUNTIME names the vendor's runtime.
+// operator, Flatten, which copies on the card. OTHER_GPU_RUNTIME names the vendor's runtime. With
+// OTHER_GPU_ONE_STREAM set all runs have one stream, as with a stock provider's
+// user_compute_stream.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -129,10 +131,13 @@ struct Notification : OrtSyncNotificationImpl {
 struct Stream : OrtSyncStreamImpl {
   Stream() : OrtSyncStreamImpl{} {
     ort_version_supported = g_version;
-    g_runtime.StreamCreate(&handle, kNonBlocking);
-    ++g_streams;
+    handle = TheUsers();
+    if (handle == nullptr) {
+      g_runtime.StreamCreate(&handle, kNonBlocking);
+      ++g_streams;
+    }
     Release = [](OrtSyncStreamImpl* self) {
-      g_runtime.StreamDestroy(Of(self).handle);
+      if (Of(self).handle != TheUsers()) g_runtime.StreamDestroy(Of(self).handle);
       delete &Of(self);
     };
     GetHandle = [](OrtSyncStreamImpl* self) { return Of(self).handle; };
@@ -146,6 +151,18 @@ struct Stream : OrtSyncStreamImpl {
     OnSessionRunEnd = [](OrtSyncStreamImpl*) -> OrtStatus* { return nullptr; };
   }
   static Stream& Of(OrtSyncStreamImpl* self) { return *static_cast<Stream*>(self); }
+  // Null: each run has its own.
+  static void* TheUsers() {
+    static void* const stream = [] {
+      void* made = nullptr;
+      if (std::getenv("OTHER_GPU_ONE_STREAM") != nullptr) {
+        g_runtime.StreamCreate(&made, kNonBlocking);
+        ++g_streams;
+      }
+      return made;
+    }();
+    return stream;
+  }
   void* handle = nullptr;
 };
 
