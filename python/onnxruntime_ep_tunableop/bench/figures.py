@@ -37,6 +37,11 @@ def _of_sorted(ordered: Sequence[float], q: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
+def geomean(values: Sequence[float]) -> float:
+    """Geometric mean of values above 0; NaN of nothing."""
+    return math.exp(math.fsum(map(math.log, values)) / len(values)) if values else math.nan
+
+
 @dataclass(frozen=True)
 class Latency:
     """What single calls took, in seconds. `deviation`: of a sample (n - 1), 0 for a single call."""

@@ -34,8 +34,8 @@ def seconds(value: float) -> str:
     """ "1.23 s", "45.6 ms", "78.9 us": three figures."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3)):
         if value >= scale:
-            return f"{_three(value / scale)} {unit}"
-    return f"{_three(value / 1e-6)} us"
+            return f"{three(value / scale)} {unit}"
+    return f"{three(value / 1e-6)} us"
 
 
 def megabytes(value: int) -> str:
@@ -43,7 +43,7 @@ def megabytes(value: int) -> str:
     return f"{value / 2**20:.0f} MB"
 
 
-def _three(value: float) -> str:
+def three(value: float) -> str:
     """Three significant figures, without an exponent."""
     if value >= 99.95:
         return f"{value:.0f}"
@@ -90,7 +90,7 @@ def _speed(report: Report, markdown: bool) -> list[str]:
             (
                 label(report, side.name),
                 *map(seconds, (time.median, time.minimum, time.p90, time.p95, time.p99)),
-                f"{_three(rate.mean)} +- {_three(rate.deviation)}",
+                f"{three(rate.mean)} +- {three(rate.deviation)}",
                 "1" if ratio is None else str(ratio),
             )
         )
@@ -108,7 +108,7 @@ def _rates(report: Report, markdown: bool) -> list[str]:
     flops, moved = (best.gflops, best.gigabytes_per_second) if best else (0.0, 0.0)
 
     def rate(value: float, most: float) -> str:
-        return f"{_three(value)}{_share(value, most)}" if value > 0 else "-"
+        return f"{three(value)}{_share(value, most)}" if value > 0 else "-"
 
     rows = [
         (
@@ -129,7 +129,7 @@ def _rates(report: Report, markdown: bool) -> list[str]:
     if report.work is not None and best is not None:
         words = (
             f"(of the model's {report.work.products} products, over the whole run and over the time in them; in "
-            f"per cent of the best that this machine showed: {_three(flops)} GFLOP/s, {_three(moved)} GB/s)"
+            f"per cent of the best that this machine showed: {three(flops)} GFLOP/s, {three(moved)} GB/s)"
         )
         lines += [*([""] if markdown else []), words]
     return lines

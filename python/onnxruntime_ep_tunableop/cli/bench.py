@@ -15,11 +15,11 @@ from .. import _devices, _options
 from .._library import register
 from ..bench import gemm, inputs, machine, model, report
 from ..bench.builtin import BUILTIN
+from ..bench.gemm_report import csv_rows, gemm_text
 from ..bench.results import SCHEMA, Report
 from ..bench.sides import Against, parse_against, stock_providers
 from ..session import CPU_PROVIDER
 from .command import Command, UsageError
-from .gemm_table import csv_rows, gemm_text
 from .progress import steps
 from .tune import parse_dims, parse_shape
 
@@ -33,11 +33,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument(
         "--gemm",
-        metavar="SHAPES.csv|M,N,K",
+        metavar="SHAPES.csv|M,N,K[,BATCH]",
         nargs="?",
         const="",
-        help="single products instead of a model, a row for each kernel; M,N,K[,BATCH] may be given with ';' "
-        "between; without a value: 26 shapes of transformers and others",
+        help="single products instead of a model, a row for each kernel; without a value 26 shapes of "
+        "transformers and others",
     )
     what.add_argument(
         "--shape", metavar="INPUT:1x128[,INPUT:...]", action="append", help="dimensions of the inputs"
@@ -65,7 +65,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--warmup", metavar="N", type=int, default=3, help="untimed calls before each block")
     length = how.add_mutually_exclusive_group()
     length.add_argument("--iterations", metavar="N", type=int, help="timed calls for each side")
-    length.add_argument("--duration", metavar="S", type=float, default=None, help="seconds (default: 10)")
+    length.add_argument("--duration", metavar="S", type=float, help="seconds for each side (default: 10, with --gemm 0.2)")
     how.add_argument("--concurrency", metavar="N", type=int, default=1, help="calls at the same time")
     how.add_argument("--threads", metavar="N", type=int, help="intra-op threads of every session")
     how.add_argument(
@@ -175,15 +175,23 @@ def _run_gemm(given: argparse.Namespace) -> int:
     for name in ("shape", "dim", "inputs", "against", "aggressive", "cache", "iterations"):
         if getattr(given, name):
             raise UsageError(f"--{name} is for a MODEL, not for --gemm")
+    options = _our_options(given)
+    budget = float(options.pop("max_tuning_ms", "2000"))
+    if set(options) - {"device"}:
+        raise UsageError(f"--gemm measures every kernel itself: {', '.join(options)} would mean nothing")
     shapes = gemm.read_shapes(given.gemm or None)
+    rounds = 9
+    length = {} if given.duration is None else {"seconds": given.duration / rounds}
     with steps(given.quiet) as progress:
         rows = gemm.run(
             shapes,
             device=given.device or "auto",
-            threads=given.threads,
+            threads=given.threads or machine.cores(),
             types=(given.dtype,) if given.dtype else None,
-            seconds=given.duration,
+            rounds=rounds,
+            max_tuning_ms=budget,
             seed=given.seed,
+            **length,
             progress=progress,
         )
     facts = machine.facts()
