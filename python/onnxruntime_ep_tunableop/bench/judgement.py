@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from .results import ANSWERS_DIFFER, FELL_BACK, NOTHING_RAN, NodeReport, SideReport
 
-#: Runs on an unmeasured kernel that an option asked for.
-ASKED_FOR = ("tuning_off", "recording")
+#: Runs on an unmeasured kernel that an option asked for; the last is what tuning=background is for.
+ASKED_FOR = ("tuning_off", "recording", "not_worth_yet")
 
 _REMEDIES = {
     "not_in_cache": "the cache does not know them: measure with --tuning online, or 'tunableop tune'",
@@ -15,7 +15,6 @@ _REMEDIES = {
     "day_budget": "max_day_ms is spent: --option max_day_ms=0",
     "out_of_memory": "there was no memory to measure in",
     "tuner_busy": "another session was measuring",
-    "not_worth_yet": "they were used too rarely to be measured: a longer --duration, or --tuning online",
     "waiting_for_idle": "they still wait to be measured: a smaller load, or --tuning online",
     "graph_capture": "nothing is measured while a graph is captured",
 }

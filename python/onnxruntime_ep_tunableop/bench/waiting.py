@@ -9,6 +9,7 @@ from ..errors import TunableOpError
 from .sides import Side
 
 PATIENCE_SECONDS = 60.0  # without any progress of the measuring
+LOAD_SECONDS = 2.0  # of runs without a deferred problem becoming worth its measurement
 
 
 def until_measured(
@@ -20,7 +21,8 @@ def until_measured(
 ) -> None:
     """Returns when nothing waits to be measured in the background; at once in the other modes.
 
-    A problem is measured in the background once its uses repay that, so runs are made while there are such.
+    A problem is measured in the background once its uses repay that, so runs are made while some do not;
+    those that LOAD_SECONDS of runs do not repay stay on the default kernel.
 
     Raises:
         TunableOpError: nothing was measured for PATIENCE_SECONDS.
@@ -31,17 +33,18 @@ def until_measured(
         if counters.get("tuning") != "background":
             return
         waiting = (int(counters["pending"]), int(counters["deferred"]))
-        if waiting == (0, 0):
-            return
         done = int(counters["tuned"])
         progress(f"{side.name} measures in the background", done, done + sum(waiting))
         if waiting != last:
             last, changed = waiting, clock()
-        elif clock() - changed > PATIENCE_SECONDS:
+        pending, deferred = waiting
+        if pending == 0 and (deferred == 0 or clock() - changed > LOAD_SECONDS):
+            return
+        if clock() - changed > PATIENCE_SECONDS:
             raise TunableOpError(
-                f"{sum(waiting)} problems of {side.name} wait to be measured in the background, and none was "
+                f"{pending} problems of {side.name} wait to be measured in the background, and none was "
                 f"in {PATIENCE_SECONDS:.0f} s: --tuning online measures at once"
             )
-        if waiting[1]:
-            side.block(seconds=None, calls=1, warmup_calls=0)
-        sleep(0.1)
+        if deferred:
+            side.block(seconds=0.1, calls=None, warmup_calls=0)
+        sleep(0.05)  # it measures while nobody is served

@@ -1,0 +1,313 @@
+"""`tunableop bench MODEL` whole: on small models, beside the stock CPU provider."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from onnxruntime_ep_tunableop.bench import inputs, model, results, waiting
+from onnxruntime_ep_tunableop.bench.sides import Against
+from onnxruntime_ep_tunableop.cli import main
+from onnxruntime_ep_tunableop.errors import OptionError, TunableOpError
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+CPU = "CPUExecutionProvider"
+QUICK = ["--duration", "0.2", "--no-fresh", "--quiet"]
+
+
+def write(path: Path, nodes, inputs_, outputs, weights=()) -> str:
+    def value(name, kind, shape):
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [value(*one) for one in inputs_],
+        [value(*one) for one in outputs],
+        [numpy_helper.from_array(array, name) for name, array in weights],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path.write_bytes(made.SerializeToString())
+    return str(path)
+
+
+@pytest.fixture()
+def two_products(tmp_path) -> str:
+    """x [rows, 32] through 32x64 and 64x16."""
+    random = np.random.default_rng(0)
+    w1, w2 = random.standard_normal((32, 64)), random.standard_normal((64, 16))
+    return write(
+        tmp_path / "two.onnx",
+        [
+            helper.make_node("MatMul", ["x", "w1"], ["h"], name="up"),
+            helper.make_node("MatMul", ["h", "w2"], ["y"], name="down"),
+        ],
+        [("x", TensorProto.FLOAT, ["rows", 32])],
+        [("y", TensorProto.FLOAT, ["rows", 16])],
+        [("w1", w1.astype(np.float32)), ("w2", w2.astype(np.float32))],
+    )
+
+
+def test_the_whole_report(two_products, tmp_path, capsys):
+    out = tmp_path / "report.json"
+    cache = tmp_path / "results.json"
+    arguments = ["--dim", "rows=8", "--duration", "0.3", "--aggressive", "--cache", str(cache)]
+    code = main(
+        ["bench", two_products, *arguments, "--json", str(out), "--csv", str(tmp_path / "report.csv")]
+        + ["--md", str(tmp_path / "report.md"), "--threads", "1"]
+    )
+    text = capsys.readouterr().out
+    assert code == 0, text
+    document = json.loads(out.read_text())
+    assert [side["name"] for side in document["sides"]] == [CPU, "tuned", "aggressive"]
+    assert document["shapes"] == "x:8x32"
+    # Two products: 2 * 8 * 32 * 64 and 2 * 8 * 64 * 16 FLOP; operands and results of 4 bytes an element.
+    assert document["work"] == {
+        "products": 2,
+        "flops": 2 * 8 * 32 * 64 + 2 * 8 * 64 * 16,
+        "bytes": 4 * (8 * 32 + 32 * 64 + 8 * 64 + 8 * 64 + 64 * 16 + 8 * 16),
+        "element_type": "fp32",
+    }
+    stock, tuned, aggressive = document["sides"]
+    assert stock["tuned"] == 0
+    assert tuned["tuned"] == 2
+    assert aggressive["options"]["candidates"] == "all"
+    assert aggressive["options"]["cache"] != tuned["options"]["cache"] == str(cache)
+    assert {part["provider"] for part in tuned["provider_times"]} == {"TunableOpExecutionProvider"}
+    assert [part["nodes"] for part in tuned["provider_times"]] == [2]
+    for side in document["sides"]:
+        calls = [call for block in document["samples"][side["name"]] for call in block]
+        assert side["latency"]["count"] == len(calls)
+        assert side["latency"]["median"] == pytest.approx(float(np.median(calls)))
+        assert side["latency"]["p99"] == pytest.approx(float(np.percentile(calls, 99)))
+        assert side["gflops"] == pytest.approx(document["work"]["flops"] / side["latency"]["median"] * 1e-9)
+        assert side["first"]["peak_bytes"] > 1 << 20
+        assert side["first"]["repeats"] in (1, 3)
+    assert tuned["first_with_results"] is not None
+    assert stock["first_with_results"] is None
+    assert all(sorted(names) == sorted(document["order"][0]) for names in document["order"])
+    assert len(document["order"]) == document["plan"]["rounds"] == len(document["samples"][CPU])
+    assert {ratio["side"] for ratio in document["ratios"]} == {"tuned", "aggressive"}
+    assert document["ceiling"]["gflops"] > 0
+    assert json.loads(cache.read_text())["machines"], "--cache was saved to"
+    assert "answers agree" in text
+    assert (tmp_path / "report.csv").read_text().count("\n") == 4
+    assert "| stock CPU" in (tmp_path / "report.md").read_text()
+
+
+def test_answers_that_differ_fail(two_products, tmp_path, capsys, monkeypatch):
+    """The one thing that must never pass: one element of one side is off."""
+    real = model.open_side
+
+    def wrong(spec, feeds, python=None):
+        made = real(spec, feeds, python)
+        if spec.kind == "tunableop":
+            right = made.outputs
+
+            def off_by_one_percent():
+                found = {name: values.copy() for name, values in right().items()}
+                found["y"][0, 0] += 0.01 * np.abs(found["y"]).max()
+                return found
+
+            made.outputs = off_by_one_percent
+        return made
+
+    monkeypatch.setattr(model, "open_side", wrong)
+    assert main(["bench", two_products, "--dim", "rows=8", *QUICK]) == results.ANSWERS_DIFFER
+    assert "FAILED (3): the answers of tuned differ: y: 1 of 128 elements differ" in capsys.readouterr().out
+    assert main(["bench", two_products, "--dim", "rows=8", *QUICK, "--atol", "100"]) == 0
+
+
+def test_a_model_without_products_has_nothing_for_us(tmp_path, capsys):
+    path = write(
+        tmp_path / "relu.onnx",
+        [helper.make_node("Relu", ["x"], ["y"])],
+        [("x", TensorProto.FLOAT, [4])],
+        [("y", TensorProto.FLOAT, [4])],
+    )
+    assert main(["bench", path, *QUICK]) == results.NOTHING_RAN
+    assert "our provider ran nothing" in capsys.readouterr().out
+
+
+def refused_and_claimed(tmp_path) -> str:
+    """A product of integers, which we refuse, beside one that we take."""
+    return write(
+        tmp_path / "mixed.onnx",
+        [
+            helper.make_node("MatMul", ["x", "w"], ["y"], name="ours"),
+            helper.make_node("MatMul", ["i", "i"], ["j"], name="integers"),
+        ],
+        [("x", TensorProto.FLOAT, [4, 4]), ("i", TensorProto.INT32, [4, 4])],
+        [("y", TensorProto.FLOAT, [4, 4]), ("j", TensorProto.INT32, [4, 4])],
+        [("w", np.eye(4, dtype=np.float32))],
+    )
+
+
+def test_a_refused_node_fails_unless_allowed(tmp_path, capsys):
+    path = refused_and_claimed(tmp_path)
+    assert main(["bench", path, *QUICK]) == results.FELL_BACK
+    text = capsys.readouterr().out
+    assert "not on ours: MatMul 'integers': input type int32 has no kernel" in text
+    assert "1 of 2 MatMul and Gemm nodes run on our provider" in text
+    assert main(["bench", path, *QUICK, "--allow-fallback"]) == 0
+
+
+def test_what_options_leave_to_others_is_no_fallback(tmp_path, capsys):
+    path = write(
+        tmp_path / "computed.onnx",
+        [
+            helper.make_node("MatMul", ["x", "w"], ["y"], name="weights"),
+            helper.make_node("MatMul", ["y", "y"], ["z"], name="computed"),
+        ],
+        [("x", TensorProto.FLOAT, [4, 4])],
+        [("z", TensorProto.FLOAT, [4, 4])],
+        [("w", np.eye(4, dtype=np.float32))],
+    )
+    assert main(["bench", path, *QUICK, "--option", "claim=weights"]) == 0
+    assert "not on ours: MatMul 'computed': claim=weights" in capsys.readouterr().out
+
+
+def test_a_cache_that_knows_nothing_is_a_fallback(two_products, tmp_path, capsys):
+    arguments = [two_products, "--dim", "rows=8", *QUICK, "--tuning", "cached"]
+    arguments += ["--cache", str(tmp_path / "absent.json")]
+    assert main(["bench", *arguments]) == results.FELL_BACK
+    assert "the cache does not know them" in capsys.readouterr().out
+    assert main(["bench", two_products, "--dim", "rows=8", *QUICK, "--tuning", "off"]) == 0
+
+
+def test_background_is_waited_for(two_products, capsys):
+    assert main(["bench", two_products, "--dim", "rows=8", *QUICK, "--tuning", "background"]) == 0
+    assert "tuned: " in capsys.readouterr().out
+
+
+def test_iterations_and_concurrency(two_products, tmp_path):
+    out = tmp_path / "report.json"
+    arguments = ["--iterations", "24", "--concurrency", "2", "--no-fresh", "--json", str(out), "--quiet"]
+    assert main(["bench", two_products, "--dim", "rows=8", *arguments]) == 0
+    document = json.loads(out.read_text())
+    assert [side["latency"]["count"] for side in document["sides"]] == [24, 24]
+    assert document["plan"]["concurrency"] == 2
+
+
+def test_the_seed_decides_the_order(two_products, tmp_path):
+    orders = []
+    for seed in ("1", "1", "2"):
+        out = tmp_path / f"{seed}.json"
+        arguments = ["--iterations", "12", "--no-fresh", "--no-profile", "--seed", seed, "--json", str(out)]
+        assert main(["bench", two_products, "--dim", "rows=2", *arguments, "--quiet"]) == 0
+        orders.append(json.loads(out.read_text())["order"])
+    assert orders[0] == orders[1] != orders[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "expected MODEL"),
+        (["mlp", "--gemm"], "expected MODEL"),
+        (["absent.onnx"], "expected a file or one of minilm, bert"),
+        (["mlp", "--duration", "0"], "--duration: expected a number above 0"),
+        (["mlp", "--concurrency", "0"], "--concurrency: expected a number above 0"),
+        (["mlp", "--warmup", "-1"], "--warmup: expected 0 or more"),
+        (["mlp", "--against", "quantum"], "'quantum' is no provider"),
+        (["mlp", "--against", "cpu", "--against", "cpu"], "stands there twice"),
+        (["mlp", "--option", "tunning=online"], "there is no option 'tunning'"),
+        (["mlp", "--option", "tuning"], "expected KEY=VALUE"),
+        (["mlp", "--device", "cuda:7x"], "option 'device'"),
+        (["mlp", "--shape", "x"], "expected INPUT:1x128"),
+        (["mlp", "--dim", "rows=2"], "no symbolic dimension 'rows'"),
+        (["mlp", "--json", "absent/report.json"], "expected a folder"),
+        (["--gemm", "1,2"], "expected m,n,k"),
+        (["--gemm", "1,2,3", "--aggressive"], "is for a MODEL"),
+        (["--gemm", "1,2,3", "--tuning", "off"], "measures every kernel itself"),
+    ],
+)
+def test_wrong_usage_is_said(arguments, words, capsys):
+    assert main(["bench", *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_provider_that_is_not_there(capsys):
+    assert main(["bench", "mlp", "--against", "ROCMExecutionProvider", *QUICK]) == 1
+    assert "has no ROCMExecutionProvider" in capsys.readouterr().err
+
+
+def test_gemm_has_a_row_for_each_kernel(tmp_path, capsys):
+    out = tmp_path / "gemm.json"
+    arguments = ["--duration", "0.05", "--option", "max_tuning_ms=50", "--threads", "1", "--json", str(out)]
+    assert main(["bench", "--gemm", "4,32,16", *arguments, "--csv", str(tmp_path / "gemm.csv")]) == 0
+    text = capsys.readouterr().out
+    assert "stock:CPUExecutionProvider" in text
+    assert "fp32: tuned is " in text
+    rows = json.loads(out.read_text())["rows"]
+    assert {"stock", "untuned", "tuned", "winner"} <= {row["role"] for row in rows}
+    assert len((tmp_path / "gemm.csv").read_text().splitlines()) == len(rows) + 1
+
+
+def test_nothing_to_compare_with(tmp_path):
+    subject = inputs.find("mlp", tmp_path)
+    with pytest.raises(OptionError, match="at least one provider"):
+        model.run(model.Request(subject, [], {}), tmp_path)
+
+
+def test_the_baseline_is_the_first(two_products, tmp_path):
+    """Also where it comes from another Python, here our own."""
+    import sys
+
+    subject = inputs.find(two_products, tmp_path, dims={"rows": 4})
+    against = [Against(Path(sys.executable), CPU), Against(None, CPU)]
+    request = model.Request(subject, against, {}, iterations=12, fresh=False)
+    found = model.run(request, tmp_path)
+    assert found.code == 0
+    assert found.baseline == f"{CPU} of {sys.executable}" == found.sides[0].name
+    assert found.sides[0].provider_times == [], "another Python is not profiled"
+    assert found.sides[1].provider_times
+
+
+class FakeSide:
+    """Measures one problem for each request while it has some, then for each question."""
+
+    name = "tuned"
+
+    def __init__(self, pending: int, deferred: int, stuck: bool = False) -> None:
+        self.counters = {"tuning": "background", "pending": pending, "deferred": deferred, "tuned": 0}
+        self.stuck = stuck
+
+    def stats(self):
+        now = dict(self.counters)
+        if not self.stuck and self.counters["pending"]:
+            self.counters["pending"] -= 1
+            self.counters["tuned"] += 1
+        return {"counters": now}
+
+    def block(self, **_):
+        if self.counters["deferred"]:
+            self.counters["deferred"] -= 1
+            self.counters["pending"] += 1
+
+
+def test_waiting_ends_when_all_is_measured():
+    side, told = FakeSide(pending=2, deferred=3), []
+    waiting.until_measured(side, lambda *step: told.append(step[1:]), clock=lambda: 0.0, sleep=lambda _: None)
+    assert side.counters["tuned"] == 5
+    assert told[-1][1] == 5
+
+
+def test_what_is_used_too_rarely_is_not_waited_for():
+    side, now = FakeSide(0, 2), iter(float(second) for second in range(1000))
+    side.block = lambda **_: None
+    waiting.until_measured(side, lambda *_: None, clock=lambda: next(now), sleep=lambda _: None)
+    assert side.counters["deferred"] == 2
+
+
+def test_waiting_has_an_end():
+    now = iter(float(second) for second in range(1000))
+    with pytest.raises(TunableOpError, match="2 problems of tuned wait"):
+        waiting.until_measured(
+            FakeSide(2, 0, stuck=True), lambda *_: None, clock=lambda: next(now), sleep=lambda _: None
+        )
