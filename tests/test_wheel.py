@@ -45,6 +45,12 @@ def test_no_code_of_tests_is_in_the_package(files) -> None:
     assert not [name for name in content if "test" in Path(name).name.lower().replace("selftest", "")]
 
 
+@pytest.mark.parametrize("files", [wheel, installed], ids=["wheel", "installed"])
+def test_the_shapes_of_the_benchmark_are_in_the_package(files) -> None:
+    source = ROOT / "python" / PACKAGE / "bench" / "shapes.csv"
+    assert files()[f"{PACKAGE}/bench/shapes.csv"] == source.read_bytes()
+
+
 def test_the_extension_holds_what_its_stub_says() -> None:
     from onnxruntime_ep_tunableop import _core
 

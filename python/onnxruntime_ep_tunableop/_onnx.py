@@ -16,7 +16,12 @@ FLOAT, INT64, FLOAT16, DOUBLE, BFLOAT16 = 1, 7, 10, 11, 16
 OPSET = 17
 IR_VERSION = 8  # the one of opset 17
 
-_TYPES = {np.dtype(np.float32): FLOAT, np.dtype(np.float16): FLOAT16, np.dtype(np.int64): INT64}
+_TYPES = {
+    np.dtype(np.float32): FLOAT,
+    np.dtype(np.float16): FLOAT16,
+    np.dtype(np.float64): DOUBLE,
+    np.dtype(np.int64): INT64,
+}
 _ATTRIBUTE_FLOAT, _ATTRIBUTE_INT, _ATTRIBUTE_INTS = 1, 2, 7
 
 

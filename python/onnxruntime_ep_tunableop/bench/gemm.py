@@ -18,8 +18,9 @@ import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import onnxruntime as ort
 
@@ -77,6 +78,11 @@ class GemmRow:
         """10^9 bytes a second at the median."""
         return self.bytes / self.median * 1e-9 if self.median > 0.0 else 0.0
 
+    def document(self) -> dict[str, Any]:
+        """Everything, for a file: the rates, too."""
+        rates = {"gflops": self.gflops, "gigabytes_per_second": self.gigabytes_per_second}
+        return {**asdict(self), "size": self.shape.size, **rates}
+
 
 @dataclass(frozen=True)
 class Sampled:
@@ -115,7 +121,7 @@ def run(
     threads: int | None = None,
     types: Sequence[str] | None = None,
     rounds: int = _ROUNDS,
-    seconds: float = _SECONDS,
+    seconds: float | None = None,
     max_tuning_ms: float = _MAX_TUNING_MS,
     seed: int = 0,
     progress: Progress | None = None,
@@ -133,7 +139,7 @@ def run(
     register()
     chosen = _devices.choose(device)
     kinds = _types(chosen, types)
-    plan = Plan(rounds=rounds, seconds=seconds, seed=seed)
+    plan = Plan(rounds=rounds, seconds=_SECONDS if seconds is None else seconds, seed=seed)
     steps = [(shape, kind) for shape in shapes for kind in kinds]
     rows: list[GemmRow] = []
     for at, (shape, kind) in enumerate(steps):

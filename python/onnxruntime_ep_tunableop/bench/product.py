@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,17 +20,23 @@ from .shapes import Shape
 
 Array = npt.NDArray[Any]
 
-#: Of a model, and how fp32 products are computed. "tf32" rounds their operands, on a card that can.
+#: What our provider runs where. "tf32" rounds the operands of fp32 products, on a card that can.
 CPU_TYPES = ("fp32",)
 CARD_TYPES = ("fp32", "fp16", "bf16")
 TYPES = ("fp32", "fp16", "bf16", "tf32")
-ELEMENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "tf32": 4}
+ELEMENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "tf32": 4, "fp64": 8}
 
 _ALIGNMENT = 64  # bytes; what a tensor inside a real model has
 _VENDORS = {"cuda": 0x10DE, "hip": 0x1002}  # numbers in the PCI registry
 _MOST_CHECKED = 2.0**27  # FLOP of an answer that is checked as a whole
 _SAMPLED_ROWS = 16
 _CHUNK = 1 << 22  # elements of B that are widened at a time
+_DRAWN = 1_000_003  # elements; larger operands repeat them, which no kernel's tiles do at that distance
+
+_STORED: dict[str, tuple[Any, int]] = {
+    "fp16": (np.float16, _onnx.FLOAT16),
+    "fp64": (np.float64, _onnx.DOUBLE),
+}
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,7 @@ class Product:
     """A model of one MatMul (A -> Y, or A and B -> Y), what to feed it, and its operands.
 
     bf16 has no arrays in numpy, so those models take and give fp32 and cast: the product itself is in bf16.
+    The operands start where those of a real model do, and every call that is bound reads these very ones.
     """
 
     shape: Shape
@@ -66,14 +73,10 @@ def make(shape: Shape, kind: str, seed: int = 0) -> Product:
         "A": (*lead, shape.m, shape.k),
         "B": (*(() if shape.constant_b else lead), shape.k, shape.n),
     }
-    stored = np.float16 if kind == "fp16" else np.float32
-    arrays: dict[str, Array] = {
-        name: _selftest_cases.rounded(random.standard_normal(size, np.float32), kind).astype(stored)
-        for name, size in sizes.items()
-    }
+    stored, element = _STORED.get(kind, (np.float32, _onnx.FLOAT))
+    arrays = {name: _drawn(random, size, kind, stored) for name, size in sizes.items()}
     weights = {"B": arrays["B"]} if shape.constant_b else {}
     feeds = {name: values for name, values in arrays.items() if name not in weights}
-    element = _onnx.FLOAT16 if kind == "fp16" else _onnx.FLOAT
     if kind == "bf16":
         nodes = [_onnx.Node("Cast", [name], f"{name}_bf16", {"to": _onnx.BFLOAT16}) for name in sizes]
         nodes.append(_onnx.Node("MatMul", ["A_bf16", "B_bf16"], "P"))
@@ -83,6 +86,16 @@ def make(shape: Shape, kind: str, seed: int = 0) -> Product:
     inputs = {name: (element, sizes[name]) for name in feeds}
     model = _onnx.model(nodes, inputs, ("Y", element, (*lead, shape.m, shape.n)), weights)
     return Product(shape, kind, model, feeds, arrays["A"], arrays["B"])
+
+
+def _drawn(random: np.random.Generator, size: Sequence[int], kind: str, stored: Any) -> Array:
+    count = math.prod(size)
+    drawn = _selftest_cases.rounded(random.standard_normal(min(count, _DRAWN), np.float32), kind)
+    values = aligned(size, stored)
+    flat = values.reshape(-1)
+    for start in range(0, count, _DRAWN):
+        flat[start : start + _DRAWN] = drawn[: count - start]
+    return values
 
 
 def stock_provider(device: Listed, precision: str = "exact") -> tuple[str, dict[str, str]] | None:
@@ -156,9 +169,9 @@ def bound(
     """
     shape = product.shape
     lead = (shape.batch,) if shape.batch > 1 else ()
-    kind = np.float16 if product.kind == "fp16" else np.float32
-    values = {name: _aligned(array) for name, array in product.feeds.items()}
-    answer = _aligned(np.zeros((*lead, shape.m, shape.n), kind))
+    kind, _ = _STORED.get(product.kind, (np.float32, 0))
+    values = product.feeds
+    answer = aligned((*lead, shape.m, shape.n), kind)
     binding = session.io_binding()
     kept: list[object] = [values, answer]
     if device.is_card:
@@ -187,12 +200,12 @@ def _on_card(device: Listed, values: Array) -> Any:
     return ort.OrtValue.ortvalue_from_numpy(values, "gpu", device.ordinal, _VENDORS[device.backend])
 
 
-def _aligned(values: Array) -> Array:
-    room = np.empty(values.nbytes + _ALIGNMENT, dtype=np.uint8)
+def aligned(size: Sequence[int], kind: Any) -> Array:
+    """Zeros that start at a multiple of 64 bytes."""
+    room = np.zeros(math.prod(size) * np.dtype(kind).itemsize + _ALIGNMENT, dtype=np.uint8)
     start = -room.ctypes.data % _ALIGNMENT
-    copy: Array = room[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
-    copy[...] = values
-    return copy
+    values: Array = room[start : start + len(room) - _ALIGNMENT].view(kind).reshape(tuple(size))
+    return values
 
 
 def error(product: Product, got: Array, seed: int = 0) -> float:
