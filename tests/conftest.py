@@ -10,6 +10,7 @@ if str(Path(__file__).parent) not in sys.path:  # for `support`, whatever the im
     sys.path.insert(0, str(Path(__file__).parent))
 
 from support.built import FOLDER
+from support.other_python import NoIndexError, environment
 
 # Native code for tests only, here and in the processes that tests start.
 sys.path.insert(0, str(FOLDER))
@@ -37,3 +38,12 @@ def openblas() -> str:
     if "openblas" not in device.libraries:
         pytest.skip(f"OpenBLAS is not here: {device.missing.get('openblas', 'not known to this build')}")
     return str(device.libraries["openblas"])
+
+
+@pytest.fixture(scope="session")
+def onnxruntime_1_22() -> Path:
+    """A Python with onnxruntime 1.22.1, the last one with ROCm's provider; it loads no plugin providers."""
+    try:
+        return environment("onnxruntime==1.22.1", "numpy")
+    except NoIndexError as error:
+        pytest.skip(f"no environment with onnxruntime 1.22.1: pip reaches no index: {error}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,9 +40,8 @@ def probe(
 ) -> Probe:
     """Makes the side `repeats` times, in a fresh process of `python` (None: this one) each.
 
-    A side of ours with a `cache` reads it if it exists, and writes it when it ends: the second process then
-    finds what the first one measured. To probe a machine that knows nothing, name no cache, or a file that
-    is not there and one repeat.
+    Of a side of ours with a `cache` each process gets a copy of that file, if it exists, and otherwise one
+    that is not there: none finds what another one measured, and the file itself is left as it is.
 
     Raises ValueError without a repeat, and what OtherProcess raises.
     """
@@ -48,7 +49,9 @@ def probe(
         raise ValueError(f"{repeats} fresh processes: nothing to measure")
     found = []
     for done in range(repeats):
-        found.append(_once(spec, feeds, python or Path(sys.executable), limits))
+        with tempfile.TemporaryDirectory(prefix="tunableop-bench-") as folder:
+            own = _with_own_cache(spec, Path(folder))
+            found.append(_once(own, feeds, python or Path(sys.executable), limits))
         if progress is not None:
             progress(f"fresh process: {spec.name}", done + 1, repeats)
     return Probe(
@@ -58,6 +61,16 @@ def probe(
         second_request_seconds=statistics.median(one.second_request_seconds for one in found),
         peak_bytes=int(statistics.median(one.peak_bytes for one in found)),
     )
+
+
+def _with_own_cache(spec: SideSpec, folder: Path) -> SideSpec:
+    cache = spec.options.get("cache")
+    if cache is None:
+        return spec
+    own = folder / "cache.json"
+    if Path(cache).is_file():
+        shutil.copyfile(cache, own)
+    return spec.with_options(cache=own)
 
 
 def _once(spec: SideSpec, feeds: Feeds, python: Path, limits: Limits | None) -> Probe:

@@ -50,7 +50,7 @@ class OtherProcess:
     def block(self, *, seconds: float | None, calls: int | None, warmup_calls: int) -> Timing:
         """Times requests there, once this process is idle."""
         wait_until_idle()
-        told = self._process.ask("block", seconds=seconds, calls=calls, warmup_calls=warmup_calls)
+        told = self._process.block(seconds=seconds, calls=calls, warmup_calls=warmup_calls)
         return Timing(float(told["wall_seconds"]), tuple(told["arrays"]["latencies"].tolist()))
 
     def stats(self) -> SideStats:

@@ -120,7 +120,10 @@ class InProcess:
 
     def stats(self) -> SideStats:
         """See Side."""
-        return cast("SideStats", self._runner.stats())
+        try:
+            return cast("SideStats", self._runner.stats())
+        except WorkerError as error:
+            raise self._error(error) from error
 
     def peak_bytes(self) -> int:
         """Of this whole process."""

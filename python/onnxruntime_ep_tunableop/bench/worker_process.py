@@ -25,6 +25,8 @@ from .worker.arrays import load_arrays, save_arrays
 from .worker.service import MARK
 
 POLL_SECONDS = 0.2
+PULSE_SECONDS = 1.0  # how often, at most, a process that is timing says that requests still return
+DEATH_SECONDS = 5.0  # for a process that closed its pipe to end
 CHUNK = 65536
 MOST_NOISE = 1 << 20  # bytes printed before the first answer: more is no Python that runs the worker
 
@@ -142,6 +144,10 @@ class WorkerProcess:
             done["arrays"] = load_arrays(self._folder, done["arrays"])
         return done
 
+    def block(self, **how: Any) -> dict[str, Any]:
+        """Times requests; however many there are, one returns within Limits.answer."""
+        return self.ask("block", pulse_seconds=min(PULSE_SECONDS, self._limits.answer / 10), **how)
+
     def close(self) -> None:
         """Ends the session and the process. Raises SideError when it does not end well."""
         if not self.alive:
@@ -163,19 +169,18 @@ class WorkerProcess:
     def _answer(self, what: str, limit: float) -> dict[str, Any]:
         end = time.monotonic() + limit
         while True:
-            line = self._line(end)
-            if line is None:
+            message = self._message(end)
+            if message is None:
                 raise SideError(
                     f"{self._label}: no answer to '{what}' for {limit:g} seconds; its process was killed"
                     + self._last_words()
                 )
-            message: dict[str, Any] = json.loads(line)
             if "alive" not in message:
                 return message
             end = time.monotonic() + limit  # calls return
 
-    def _line(self, end: float) -> bytes | None:
-        """What follows MARK in the next line that begins with it; None when the time is over."""
+    def _message(self, end: float) -> dict[str, Any] | None:
+        """The next one; None when the time is over."""
         mark = MARK.encode()
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
@@ -185,9 +190,10 @@ class WorkerProcess:
             while (at := self._buffer.find(b"\n")) >= 0:
                 line = bytes(self._buffer[:at])
                 del self._buffer[: at + 1]
-                if line.startswith(mark):
+                message = _message_in(line)
+                if message is not None:
                     self._noise = 0
-                    return line[len(mark) :]
+                    return message
                 self._hear(line)
             if len(self._buffer) > MOST_NOISE and not self._buffer.startswith(mark):
                 self._hear(bytes(self._buffer))
@@ -217,7 +223,7 @@ class WorkerProcess:
         return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
 
     def _death(self) -> SideError:
-        end = time.monotonic() + 5.0
+        end = time.monotonic() + DEATH_SECONDS
         while (code := self._exit_code()) is None and time.monotonic() < end:
             time.sleep(0.005)
         if code is None:
@@ -239,11 +245,25 @@ class WorkerProcess:
         said = next((line for line in reversed(lines) if line), self._printed)
         return f": {said}" if said else ""
 
-    def _failure(self, told: Mapping[str, Any]) -> TunableOpError:
+    def _failure(self, told: Mapping[str, Any]) -> Exception:
+        if told["kind"] == "ValueError":  # of how it was asked
+            return ValueError(str(told["message"]))
         kind = getattr(errors, str(told["kind"]), None)
         if isinstance(kind, type) and issubclass(kind, TunableOpError):
             return kind(str(told["message"]))
         return SideError(f"{self._label}: {told['message']}")
+
+
+def _message_in(line: bytes) -> dict[str, Any] | None:
+    """What the worker wrote; None when somebody else wrote the line."""
+    mark = MARK.encode()
+    if not line.startswith(mark):
+        return None
+    try:
+        message = json.loads(line[len(mark) :])
+    except ValueError:
+        return None
+    return message if isinstance(message, dict) else None
 
 
 def environment(python: Path, ours: bool) -> dict[str, str]:

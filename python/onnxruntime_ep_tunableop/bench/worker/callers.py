@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any, Callable, Iterator  # noqa: UP035 (Python 3.8)
 
-from .failure import WorkerError, last_line
+from .failure import WorkerError, one_line
 
 
 def wait_until_idle(limit: float = 0.5, window: float = 0.002) -> None:
@@ -27,6 +27,7 @@ class Caller:
         self._request = request
         self._call = call
         self.latencies: list[float] = []
+        self.warmed = 0  # calls
         self.start = self.stop = 0.0
         self.failure: Exception | None = None
 
@@ -34,6 +35,7 @@ class Caller:
         """Untimed requests."""
         for _ in range(calls):
             self._request()
+            self.warmed += 1
 
     def time(self, tickets: Iterator[int], seconds: float | None) -> None:
         """Requests while there are tickets and time. An iterator gives each ticket to one thread only."""
@@ -49,7 +51,7 @@ class Caller:
                 if now >= end:
                     break
         except Exception as error:
-            raise WorkerError("run", f"a request failed: {last_line(error)}") from error
+            raise WorkerError("run", f"a request failed: {one_line(error)}") from error
         finally:
             self.stop = clock()
 

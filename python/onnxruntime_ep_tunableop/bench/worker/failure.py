@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+LONGEST = 800  # characters of a message
+
 
 class WorkerError(Exception):
     """What a side cannot do, in words. `kind` is a word for what stands in the way."""
@@ -11,7 +13,7 @@ class WorkerError(Exception):
         self.kind = kind
 
 
-def last_line(text: object) -> str:
-    """The last line that says something; ONNX Runtime puts the reason there."""
-    lines = [line.strip() for line in str(text).splitlines() if line.strip()]
-    return lines[-1] if lines else type(text).__name__
+def one_line(error: object) -> str:
+    """A message in one line, without the middle of a very long one."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"

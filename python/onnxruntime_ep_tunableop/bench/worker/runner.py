@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping  # noqa: UP03
 
 from . import arrays
 from .callers import Caller, together, wait_until_idle
-from .failure import WorkerError, last_line
+from .failure import WorkerError, one_line
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class Runner:
         self._concurrency = int(spec["concurrency"])
         self._processors = sorted(os.sched_getaffinity(0))
         self._ours = spec["kind"] == OURS
-        self._latencies: list[list[float]] = []
+        self._callers: list[Caller] = []
         self._ran = False
         self._ort = _onnxruntime()
         self._import_seconds = imported
@@ -78,14 +78,14 @@ class Runner:
             except tunableop.TunableOpError:
                 raise
             except Exception as error:
-                raise WorkerError("model", f"no session of {model}: {last_line(error)}") from error
+                raise WorkerError("model", f"no session of {model}: {one_line(error)}") from error
         said = io.StringIO()
         try:
             # Before 1.28 a provider that fails is replaced by the CPU, with a word on stdout.
             with contextlib.redirect_stdout(said):
                 session = self._ort.InferenceSession(model, options, providers=providers, enable_fallback=0)
         except Exception as error:
-            raise WorkerError("model", f"no session of {model}: {last_line(error)}") from error
+            raise WorkerError("model", f"no session of {model}: {one_line(error)}") from error
         for name, _ in providers:
             if name not in session.get_providers():
                 reason = [line for line in said.getvalue().splitlines() if line.startswith("EP Error")]
@@ -132,6 +132,7 @@ class Runner:
     def _prepare(self, feeds: Mapping[str, NDArray[Any]]) -> tuple[Callable[[], Any], bool]:
         """One request, and whether it returns OrtValues: those have outputs that NumPy has no type for."""
         inputs = {item.name: item for item in self._session.get_inputs()}
+        self._names = [item.name for item in self._session.get_outputs()]
         unknown = sorted(set(feeds) - set(inputs))
         missing = sorted(set(inputs) - set(feeds))
         if unknown or missing:
@@ -144,8 +145,7 @@ class Runner:
             return lambda: session.run(None, ready), False
         make = self._ort.OrtValue.ortvalue_from_numpy
         values = {n: v if type(v).__name__ == "OrtValue" else make(v) for n, v in ready.items()}
-        names = [item.name for item in session.get_outputs()]
-        return lambda: session.run_with_ort_values(names, values), True
+        return lambda: session.run_with_ort_values(self._names, values), True
 
     def _feed(self, name: str, kind: str, value: NDArray[Any]) -> Any:
         import numpy as np
@@ -167,16 +167,15 @@ class Runner:
         try:
             done = self._call()
         except Exception as error:
-            raise WorkerError("run", f"a request failed: {last_line(error)}") from error
+            raise WorkerError("run", f"a request failed: {one_line(error)}") from error
         self._ran = True
         return done
 
     def outputs(self) -> dict[str, NDArray[Any]]:
         """What one request answers, untimed. bfloat16 is widened to float32, exactly."""
-        names = [item.name for item in self._session.get_outputs()]
         found: dict[str, NDArray[Any]] = {}
         for at, value in enumerate(self._request()):
-            for name, array in arrays.parts(names[at], arrays.numpy_of(value) if self._bits else value):
+            for name, array in arrays.parts(self._names[at], arrays.numpy_of(value) if self._bits else value):
                 found[name] = array
         return found
 
@@ -203,13 +202,13 @@ class Runner:
         tickets = itertools.repeat(0) if calls is None else iter(range(calls))
         if self._concurrency == 1:
             caller = Caller(self._request, self._call)
-            self._latencies = [caller.latencies]
+            self._callers = [caller]
             with self._pinned():
                 caller.warm_up(warmup_calls)
                 caller.time(tickets, seconds)
             return caller.stop - caller.start, caller.latencies
         callers = [Caller(self._request, self._call) for _ in range(self._concurrency)]
-        self._latencies = [caller.latencies for caller in callers]
+        self._callers = callers
         together(callers, warmup_calls, tickets, seconds)
         began = min(caller.start for caller in callers)
         ended = max(caller.stop for caller in callers)
@@ -217,8 +216,8 @@ class Runner:
 
     @property
     def returned(self) -> int:
-        """Timed requests of the present block that have returned; any thread may ask."""
-        return sum(len(latencies) for latencies in self._latencies)
+        """Requests of the present block that have returned; any thread may ask."""
+        return sum(caller.warmed + len(caller.latencies) for caller in self._callers)
 
     def facts(self) -> dict[str, Any]:
         """Versions, providers, where the nodes are, what making it took."""
@@ -242,6 +241,8 @@ class Runner:
         """Of ours: counters, and what explain() says. Of stock: empty."""
         if not self._ours:
             return {"counters": {}, "explain": {"nodes": [], "shapes": [], "notes": []}}
+        if self._session is None:
+            raise WorkerError("closed", "the session is closed")
         tunableop = _package(self._ort)
         told = asdict(tunableop.explain(self._session))
         return {"counters": asdict(tunableop.stats(self._session)), "explain": told}

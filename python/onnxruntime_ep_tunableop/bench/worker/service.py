@@ -20,11 +20,10 @@ from typing import Any, Mapping  # noqa: UP035 (Python 3.8)
 
 from .arrays import load_arrays, save_arrays
 from .callers import wait_until_idle
-from .failure import WorkerError, last_line
+from .failure import WorkerError, one_line
 from .runner import Runner, import_seconds
 
 MARK = "@tunableop-bench "
-PULSE_SECONDS = 1.0  # how often a process that is timing says that calls still return
 
 
 def peak_bytes() -> int:
@@ -89,7 +88,9 @@ class Service:
 
         assert self._runner is not None
         over = threading.Event()
-        pulse = threading.Thread(target=self._pulse, args=(self._runner, over), daemon=True)
+        pulse = threading.Thread(
+            target=self._pulse, args=(self._runner, over, float(request["pulse_seconds"])), daemon=True
+        )
         pulse.start()
         try:
             wall_seconds, latencies = self._runner.block(
@@ -101,10 +102,10 @@ class Service:
         arrays = save_arrays(self._folder, "block", [("latencies", np.array(latencies, np.float64))])
         return {"wall_seconds": wall_seconds, "arrays": arrays}
 
-    def _pulse(self, runner: Runner, over: threading.Event) -> None:
+    def _pulse(self, runner: Runner, over: threading.Event, seconds: float) -> None:
         """Says that calls return; a parent that hears nothing for long takes the process for hung."""
         seen = 0
-        while not over.wait(PULSE_SECONDS):
+        while not over.wait(seconds):
             if runner.returned != seen:
                 seen = runner.returned
                 self._answers.tell(alive=seen)
@@ -147,5 +148,5 @@ def main(folder: str) -> int:
         except WorkerError as failure:
             answers.tell(failed={"kind": failure.kind, "message": str(failure)})
         except Exception as error:  # our package's own, by name; and what nobody thought of
-            answers.tell(failed={"kind": type(error).__name__, "message": last_line(error)})
+            answers.tell(failed={"kind": type(error).__name__, "message": one_line(error)})
     return 0
