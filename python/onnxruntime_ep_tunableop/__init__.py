@@ -9,32 +9,39 @@ print(tunableop.explain(session))
 
 from __future__ import annotations
 
-from . import _core
-from ._control import (
-    Explanation,
-    Node,
-    Shape,
-    Stats,
-    explain,
-    get_tuning_results,
-    load_cache,
-    save_cache,
-    set_tuning,
-    set_tuning_results,
-    stats,
-)
-from ._devices import Device, devices
-from ._library import (
-    get_ep_name,
-    get_ep_names,
-    get_library_path,
-    is_registered,
-    register,
-    unregister,
-)
-from .errors import NoDeviceError, NotAssignedError, OptionError, TunableOpError, UnsupportedRuntimeError
-from .session import InferenceSession, session_options
-from .tuning import TuneProgress, TuneSummary, tune, warm
+from . import _unusable
+
+_unusable.look_first()
+try:
+    from . import _core
+    from ._control import (
+        Explanation,
+        Node,
+        Shape,
+        Stats,
+        explain,
+        get_tuning_results,
+        load_cache,
+        save_cache,
+        set_tuning,
+        set_tuning_results,
+        stats,
+    )
+    from ._devices import Device, devices
+    from ._library import (
+        get_ep_name,
+        get_ep_names,
+        get_library_path,
+        is_registered,
+        register,
+        unregister,
+    )
+    from .errors import NoDeviceError, NotAssignedError, OptionError, TunableOpError, UnsupportedRuntimeError
+    from .session import InferenceSession, session_options
+    from .tuning import TuneProgress, TuneSummary, tune, warm
+except Exception as error:
+    _unusable.explain(error)
+    raise
 
 __version__: str = _core.__version__
 

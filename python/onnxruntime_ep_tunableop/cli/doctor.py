@@ -9,13 +9,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..doctor import Asked, Check, Report, examine
+import onnxruntime as ort
+
+from ..doctor import Asked, examine
 from ..doctor.examine import Progress
+from ..doctor.text import text
 from .command import Command, UsageError
 from .tune import parse_dims, parse_shape
 
 _FAILED = 1
-_WIDTH = 8  # of a verdict
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,14 +53,14 @@ def _asked(given: argparse.Namespace) -> Asked:
     if given.quick and not given.selftest:
         raise UsageError("--quick is about the self-test: give --selftest, too")
     options: dict[str, str] = {}
-    for text in given.option or []:
-        key, equals, value = text.partition("=")
+    for entry in given.option or []:
+        key, equals, value = entry.partition("=")
         if not equals or not key:
-            raise UsageError(f"--option: expected KEY=VALUE, found '{text}'")
+            raise UsageError(f"--option: expected KEY=VALUE, found '{entry}'")
         options[key] = value
     return Asked(
         model=None if given.model is None else Path(given.model),
-        shapes=[parse_shape(text) for text in given.shape or []],
+        shapes=[parse_shape(entry) for entry in given.shape or []],
         dims=parse_dims(given.dim or []),
         cache=None if given.cache is None else Path(given.cache),
         options=options,
@@ -70,6 +72,7 @@ def _asked(given: argparse.Namespace) -> Asked:
 
 def _run(given: argparse.Namespace) -> int:
     asked = _asked(given)
+    ort.set_default_logger_severity(4)  # what goes wrong is in the report
     with _shown() as progress:
         report = examine(asked, progress)
     print(json.dumps(report.document(), indent=1) if given.json else text(report))
@@ -88,44 +91,6 @@ def _shown() -> Iterator[Progress]:
         )
     finally:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
-
-
-def text(report: Report) -> str:
-    """The report for a person: every question, then what is to be done, the worst first."""
-    lines = ["tunableop doctor"]
-    width = max(map(len, report.facts.get("versions", {})), default=0)
-    lines += [f"  {key:<{width}}  {value}" for key, value in report.facts.get("versions", {}).items()]
-    part = ""
-    for check in report.checks:
-        if check.name.partition(".")[0] != part:
-            part = check.name.partition(".")[0]
-            lines += ["", part]
-        lines.append(f"  {check.verdict:<{_WIDTH}}{check.question}")
-        lines += [f"  {'':<{_WIDTH}}  {line}" for line in check.evidence]
-    lines += [f"\n{name}: not asked: {why}" for name, why in report.not_asked.items()]
-    return "\n".join([*lines, "", *summary(report)])
-
-
-def summary(report: Report) -> list[str]:
-    """What is to be done, the worst first."""
-    lines = []
-    for verdict in ("problem", "warning", "note"):
-        for check in report.of(verdict):
-            if not check.remedy:
-                continue
-            lines.append(f"{verdict:<{_WIDTH}}{check.name}: {_headline(check)}")
-            lines.append(f"{'':<{_WIDTH}}  -> {check.remedy}")
-    counts = ", ".join(
-        f"{len(found)} {verdict}{'' if len(found) == 1 else 's'}"
-        for verdict in ("problem", "warning", "note")
-        if (found := report.of(verdict))
-    )
-    return [*lines, f"{len(report.checks)} questions: {counts or 'nothing to complain of'}"]
-
-
-def _headline(check: Check) -> str:
-    """The one fact that matters most."""
-    return check.evidence[0] if check.evidence else check.question
 
 
 COMMAND = Command(

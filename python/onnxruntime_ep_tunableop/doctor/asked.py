@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,3 +27,12 @@ class Asked:
     selftest: bool = False
     quick: bool = False
     root: Path = field(default_factory=_root)  #: where /sys, /proc and /dev are
+
+    def words(self) -> str:
+        """Shapes and sizes as they are given on a command line, with a blank before."""
+        shapes = [
+            ",".join(f"{name}:{'x'.join(map(str, sizes))}" for name, sizes in entry.items())
+            for entry in self.shapes
+        ]
+        given = [f" --shape {shlex.quote(text)}" for text in shapes]
+        return "".join(given + [f" --dim {shlex.quote(name)}={size}" for name, size in self.dims.items()])

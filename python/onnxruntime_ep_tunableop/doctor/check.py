@@ -71,6 +71,13 @@ class Report:
         }
 
 
+def count(number: int, what: str) -> str:
+    """ "1 node", "2 nodes"."""
+    if number != 1:
+        what = f"{what[:-1]}ies" if what.endswith("y") else what + ("es" if what.endswith("ss") else "s")
+    return f"{number} {what}"
+
+
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """Of several findings of one check."""
     return max(verdicts, key=VERDICTS.index, default="ok")

@@ -5,9 +5,11 @@ What cannot work because of something that was found before is not asked: one ca
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import environment, library, runtime
@@ -30,20 +32,41 @@ def quiet(what: str, done: int, total: int) -> None:
 def examine(asked: Asked, progress: Progress = quiet) -> Report:
     """Everything that was asked for. Measures nothing but a short probe, and changes nothing."""
     report = Report()
-    progress("library and onnxruntime", 0, 2)
-    if _library_and_runtime(report):
-        from . import sessions  # and with it all that needs onnxruntime and the native module
-
-        report.add(environment.names())
-        report.add(environment.paths())
-        sessions.examine(asked, report, progress)
-    else:
-        report.add(environment.names())
-        report.add(environment.paths())
-        report.add(environment.second_tuner())
-        skip(asked, report, "the library or onnxruntime is of no use", *PARTS[3:])
+    with _log(report):
+        _examine(asked, report, progress)
     report.checks.sort(key=lambda check: PARTS.index(check.name.partition(".")[0]))
     return report
+
+
+@contextlib.contextmanager
+def _log(report: Report) -> Iterator[None]:
+    """What the package warns of meanwhile goes into the report: every check says it in its own words."""
+    lines: list[str] = report.facts.setdefault("log", [])
+    logger = logging.getLogger("tunableop")
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    before = logger.propagate
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.propagate = before
+        logger.removeHandler(handler)
+
+
+def _examine(asked: Asked, report: Report, progress: Progress) -> None:
+    progress("library and onnxruntime", 0, 2)
+    usable = _library_and_runtime(report)
+    report.add(environment.names())
+    report.add(environment.paths())
+    if usable:
+        from . import sessions  # and with it all that needs onnxruntime and the native module
+
+        sessions.examine(asked, report, progress)
+    else:
+        report.add(environment.second_tuner())
+        skip(asked, report, "the library or onnxruntime is of no use", *PARTS[3:])
 
 
 def skip(asked: Asked, report: Report, why: str, *parts: str) -> None:

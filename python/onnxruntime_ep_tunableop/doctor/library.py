@@ -11,6 +11,7 @@ import platform
 import re
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 from .check import Finding, asks
@@ -89,10 +90,21 @@ def glibc_line(path: Path) -> str:
     return f"needs glibc {needed}; here is {name or 'another C library'} {here}".rstrip()
 
 
+def broken_module(folder: Path = PACKAGE) -> str | None:
+    """Why the native module cannot be loaded, or None. Importing a damaged one may end the process."""
+    modules = [file for suffix in EXTENSION_SUFFIXES if (file := folder / f"_core{suffix}").is_file()]
+    if not modules:
+        there = ", ".join(file.name for file in folder.glob("_core.*.so")) or "none"
+        return f"there is none for this Python in {folder} ({there})"
+    return why_not_loaded(modules[0])
+
+
 @asks("library.version", "are the parts of the package of one version?")
 def versions(folder: Path = PACKAGE) -> Finding:
     """What of the package says which version it is, and whether they agree."""
     told: dict[str, str] = {}
+    if why := broken_module(folder):
+        return Finding("problem", [f"the native module does not work: {why}"], REINSTALL)
     try:
         from .. import _core
 

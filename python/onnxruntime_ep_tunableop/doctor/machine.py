@@ -73,7 +73,7 @@ VENDORS = (NVIDIA, AMD)
 
 
 @asks("machine.device", "is the device that was asked for there?")
-def device(asked: str) -> Finding:
+def device(asked: str, root: Path = Path("/")) -> Finding:
     """Which device sessions run on."""
     there = _devices.listed()
     evidence = [f"here: {', '.join(map(str, there))}"]
@@ -83,17 +83,17 @@ def device(asked: str) -> Finding:
         return Finding("problem", [str(error), *evidence], "--device auto")
     except NoDeviceError as error:
         why = str(error).removeprefix(f"device='{asked}': ").partition("; this machine offers")[0]
-        return Finding("problem", [why, *evidence], _device_remedy(asked, there))
+        return Finding("problem", [why, *evidence], _device_remedy(asked, there, root))
     return Finding("ok", [f"device='{asked}' is {chosen}", *evidence])
 
 
-def _device_remedy(asked: str, there: Sequence[_devices.Listed]) -> str:
+def _device_remedy(asked: str, there: Sequence[_devices.Listed], root: Path) -> str:
     backend = asked.partition(":")[0]
     same = [entry.id for entry in there if entry.backend == backend]
     if same or backend == _devices.CPU:
         return f"--device {same[-1] if same else 'cpu'}"
     vendor = next(entry for entry in VENDORS if entry.backend == backend)
-    return _missing_remedy(vendor, _library(vendor.runtime)["reason"], Path("/"))
+    return _missing_remedy(vendor, _library(vendor.runtime)["reason"], root)
 
 
 def _library(name: str) -> _core.LibraryState:
@@ -116,6 +116,7 @@ def _cards(vendor: Vendor, root: Path, asked: str) -> Finding:
     states = [_library(each) for each in (vendor.runtime, *vendor.libraries)]
     evidence = [state_line(state) for state in states]
     found = [gpu for gpu in _core.gpus() if gpu["backend"] == vendor.backend]
+    worst: Verdict = "warning" if asked == _devices.CPU else "problem"
     hardware = on_bus(vendor, root)
     if not found:
         evidence = evidence[:1] + hardware  # the others are not looked for without it
@@ -125,15 +126,17 @@ def _cards(vendor: Vendor, root: Path, asked: str) -> Finding:
             return Finding("ok", [f"no {vendor.name} card is found", *evidence])
         if denied := denied_node(vendor, root):
             why = f"{denied} may not be opened by this user"
-            return Finding("problem", [why, *evidence], _permission_remedy(vendor))
-        return Finding(verdict, evidence, _missing_remedy(vendor, reason, root))
+            return Finding(worst, [why, *evidence], _permission_remedy(vendor))
+        return Finding(
+            worst if verdict == "problem" else verdict, evidence, _missing_remedy(vendor, reason, root)
+        )
     lines = [_card_line(gpu) for gpu in found]
     unusable = [gpu for gpu in found if not _usable(gpu)]
     refused = [state for state in states[1:] if not state["available"]]
     if unusable:
         why = "; ".join(state["reason"] for state in refused) or unusable[0]["reason"]
         evidence = [f"no library can run on {unusable[0]['name']}: {why}", *lines, *evidence]
-        return Finding("problem", evidence, _library_remedy(vendor, refused))
+        return Finding(worst, evidence, _library_remedy(vendor, refused))
     broken = [state for state in refused if not _not_found(state["reason"])]
     evidence = lines + evidence
     if broken:
@@ -273,7 +276,7 @@ def stock(chosen: _devices.Listed) -> Finding | None:
     if there:
         return Finding("ok", [there[0]])
     evidence = [
-        f"none of {', '.join(_devices.STOCK[chosen.backend])}: the rest runs on the CPU, and each product's "
+        f"no {' or '.join(_devices.STOCK[chosen.backend])}: the rest runs on the CPU, and each product's "
         "operands are copied to the card and back"
     ]
     if vendor is AMD:

@@ -49,8 +49,8 @@ def _renamed(options: Mapping[str, str], key: str) -> str:
 
 def _corrected(key: str, value: str, text: str) -> str:
     """The nearest of the allowed values, else the default."""
-    listed = re.search(r"expected (?:one of )?(.*), found", text)
-    words = re.findall(r"[\w:<>.]+", listed[1]) if listed else []
+    listed = re.search(r"expected one of (.*), found", text)
+    words = listed[1].split(", ") if listed else []
     close = difflib.get_close_matches(value, words, n=1, cutoff=0.5)
     return f"--option {key}={close[0] if close else _default(key)}"
 

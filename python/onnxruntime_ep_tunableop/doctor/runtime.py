@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .check import Finding, Verdict, asks
+from .check import REPORT, Finding, Verdict, asks
 from .library import DISTRIBUTION
 
 MIN_ORT = (1, 24)
@@ -41,6 +41,7 @@ class Build:
 
     name: str
     version: str
+    folder: Path  #: where it has put `onnxruntime`
 
     def __str__(self) -> str:
         """As pip names it."""
@@ -53,9 +54,13 @@ def builds(distributions: Iterable[Any] | None = None) -> list[Build]:
     for distribution in importlib.metadata.distributions() if distributions is None else distributions:
         name = re.sub(r"[-_.]+", "-", str(distribution.metadata["Name"] or "")).lower()
         if name in BUILDS or (_is_one(name) and _brings_onnxruntime(distribution)):
-            seen.setdefault(name, Build(name, distribution.version))
+            seen.setdefault(name, Build(name, distribution.version, _folder(distribution)))
     order = list(BUILDS)
     return sorted(seen.values(), key=lambda build: order.index(build.name) if build.name in order else -1)
+
+
+def _folder(distribution: Any) -> Path:
+    return Path(str(distribution.locate_file("onnxruntime"))).resolve()
 
 
 def _is_one(name: str) -> bool:
@@ -79,18 +84,24 @@ def onnxruntime() -> Finding:
     try:
         import onnxruntime as ort
 
-        text, path = str(ort.__version__), str(ort.__file__)
+        text = str(getattr(ort, "__version__", "without a version"))
+        # What pip left of a folder has no file of its own.
+        folder = Path(ort.__file__).parent if ort.__file__ else Path(next(iter(ort.__path__)))
         missing = [word for word in ("InferenceSession", "SessionOptions") if not hasattr(ort, word)]
     except Exception as error:
         why = f"onnxruntime cannot be imported: {type(error).__name__}: {error}"
         return Finding("problem", [why, *_listed(installed)], reinstall(installed))
-    evidence = [f"onnxruntime {text}, {Path(path).parent}"]
+    evidence = [f"onnxruntime {text}, {folder}"]
     number = version(text)
     if missing or number is None:
         evidence.insert(
             0, f"it has no {' and no '.join(missing)}" if missing else "it is of no known version"
         )
-        return Finding("problem", evidence + _listed(installed), reinstall(installed))
+        hides = bool(installed) and folder.resolve() not in {build.folder for build in installed}
+        if hides:
+            evidence.insert(0, f"{folder} hides the installed {installed[0]}")
+        remedy = f"rename {folder}, or take it off PYTHONPATH" if hides else reinstall(installed)
+        return Finding("problem", evidence + _listed(installed), remedy)
     evidence.append(f"needed: {_dotted(MIN_ORT)} or newer; by name alone {_dotted(BY_NAME_ORT)}")
     if number < MIN_ORT:
         return Finding("problem", evidence, upgrade(installed, MIN_ORT))
@@ -207,6 +218,9 @@ def by_name() -> Finding | None:
         evidence = [f"onnxruntime made it with {', '.join(providers)} only"]
         return Finding("problem", evidence, reinstall(builds()))
     error = trial.error(session)
+    refused = [node.reason for node in _control.explain(session).nodes if not node.claimed]
+    if refused:
+        return Finding("problem", [f"the product of a small model is {refused[0]}"], REPORT)
     evidence = [f"a product of {trial.M}x{trial.N}x{trial.K} ran on {_control.stats(session).device}"]
     if not error <= 1e-4:
         from .library import REINSTALL

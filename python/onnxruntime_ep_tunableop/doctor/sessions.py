@@ -1,4 +1,4 @@
-"""The questions that need a working library and onnxruntime: machine, options, sessions."""
+"""The questions that need a working library and onnxruntime: machine, clocks, options, cache, model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import onnxruntime as ort
 
 from .. import _core, _devices
-from . import environment, machine, options, processor, runtime
+from . import cache, clocks, environment, machine, model, options, processor, runtime, selftest
 from .asked import Asked
 from .check import Report
 
@@ -16,28 +16,43 @@ def examine(asked: Asked, report: Report, progress: Callable[[str, int, int], No
     """All of them, into the report."""
     from .examine import skip
 
+    parts = ["machine", "clocks"]
+    parts += [part for part in ("cache", "model", "selftest") if getattr(asked, part)]
+
+    def begin(part: str) -> None:
+        progress(part, 1 + parts.index(part), 1 + len(parts))
+
+    begin("machine")
     _facts(report)
-    progress("machine", 1, 2)
-    report.add(processor.processor())
-    report.add(processor.threads(asked.root))
-    report.add(machine.nvidia(asked.root, asked.device))
-    report.add(machine.amd(asked.root, asked.device))
-    if not report.add(machine.device(asked.device)):
+    chosen, why = _machine(asked, report)
+    if chosen is None:
         report.add(environment.second_tuner())
-        skip(asked, report, "there is no such device", "clocks", "options", "model", "cache", "selftest")
+        skip(asked, report, why, "clocks", "options", "cache", "model", "selftest")
         return
-    chosen = _devices.choose(asked.device)
-    report.facts["default"] = chosen.id
-    report.add(machine.stock(chosen))
     report.add(environment.second_tuner(amd=chosen.backend == machine.AMD.backend))
     if not report.add(environment.values()):
         why = "no session can be made with these variables"
-        skip(asked, report, why, "clocks", "options", "model", "cache", "selftest")
+        skip(asked, report, why, "clocks", "options", "cache", "model", "selftest")
         return
     report.add(runtime.by_name())
+    begin("clocks")
+    report.add(clocks.readable(chosen.id))
+    report.add(clocks.governor(asked.root))
+    report.add(clocks.stable(chosen.id, asked.root))
     if not report.add(options.given(asked.options, asked.device)):
-        skip(asked, report, "no session can be made with these options", "model", "cache")
-        return
+        skip(asked, report, "no session can be made with these options", "cache", "model")
+    else:
+        useful = True
+        if asked.cache is not None:
+            begin("cache")
+            useful = _cache(asked, report)
+        if asked.model is not None:
+            begin("model")
+            _model(asked, report, useful)
+    if asked.selftest:
+        begin("selftest")
+        check, report.facts["selftest"] = selftest.run(asked.device, quick=asked.quick)
+        report.add(check)
 
 
 def _facts(report: Report) -> None:
@@ -49,3 +64,56 @@ def _facts(report: Report) -> None:
     }
     report.facts["devices"] = [vars(device) for device in devices]
     report.facts["libraries"] = [dict(line) for line in (*_core.gpu_libraries(), *_core.libraries())]
+
+
+def _machine(asked: Asked, report: Report) -> tuple[_devices.Listed | None, str]:
+    """The device that was asked for; None, and why it cannot be used."""
+    report.add(processor.processor())
+    report.add(processor.threads(asked.root))
+    usable = {
+        machine.NVIDIA.backend: report.add(machine.nvidia(asked.root, asked.device)),
+        machine.AMD.backend: report.add(machine.amd(asked.root, asked.device)),
+    }
+    if not report.add(machine.device(asked.device, asked.root)):
+        return None, "there is no such device"
+    chosen = _devices.choose(asked.device)
+    report.facts["default"] = chosen.id
+    if not usable.get(chosen.backend, True):
+        return None, f"no library can run on {chosen.id}"
+    report.add(machine.stock(chosen))
+    return chosen, ""
+
+
+def _cache(asked: Asked, report: Report) -> bool:
+    """False: nothing in it can be used here, for a reason that was told."""
+    assert asked.cache is not None
+    loaded: list[cache.Loaded] = []
+    right = report.add(cache.file(asked.cache, asked.device, loaded.append))
+    if loaded:
+        right &= report.add(cache.machine(asked.cache, loaded[0]))
+        report.facts["cache"] = vars(loaded[0])
+    if asked.cache.absolute().parent.is_dir():
+        report.add(cache.writable(asked.cache, asked.options.get("tuning", "online")))
+        report.add(cache.leftovers(asked.cache))
+    return right and bool(loaded)
+
+
+def _model(asked: Asked, report: Report, useful: bool) -> None:
+    patient = model.Patient(asked)
+    kept: list[model.Seen] = []
+    try:
+        if not report.add(model.made(patient, kept)):
+            return
+        seen = kept[0]
+        report.add(model.nodes(seen, asked))
+        report.add(model.fusions(seen, asked))
+        report.add(model.others(seen))
+        report.add(model.run(seen, asked))
+        if asked.cache is not None and useful and seen.stats is not None:
+            tuned = [shape for shape in seen.shapes if shape.tuned]
+            missing = [shape.problem for shape in seen.shapes if not shape.tuned]
+            report.add(cache.hit(asked.cache, len(tuned), missing, asked.words()))
+        report.facts["model"] = seen.document()
+    finally:
+        kept.clear()
+        patient.close()
