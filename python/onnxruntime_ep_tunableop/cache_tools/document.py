@@ -56,7 +56,7 @@ class Entry:
     n: int
     k: int
     batch: int
-    dtype: str  #: of A
+    dtype: str  #: "fp32"; "fp16xfp16->fp32" where operands and result differ
     library: str
     kernel: str  #: with its library
     identity: str  #: version and build of the library
@@ -237,7 +237,7 @@ def _entry(fields: Mapping[str, Any], name: str, key: str) -> Entry:
         n=fields["n"],
         k=fields["k"],
         batch=fields["batch"],
-        dtype=fields["a_type"],
+        dtype=_type(fields),
         library=winner["library"],
         kernel=f"{winner['library']}:{winner['kernel']}",
         identity=fields["library_identity"],
@@ -259,3 +259,8 @@ def _entry(fields: Mapping[str, Any], name: str, key: str) -> Entry:
         measured_at=fields["measured_at"],
         fields=fields,
     )
+
+
+def _type(fields: Mapping[str, Any]) -> str:
+    types = [str(fields[name]) for name in ("a_type", "b_type", "c_type")]
+    return types[0] if len(set(types)) == 1 else f"{types[0]}x{types[1]}->{types[2]}"
