@@ -176,7 +176,8 @@ def draw(election: Election, out: Path, min_gain: float, winner: str | None = No
             label = f"{min_gain:.0%} below the one to beat: {bar:.4g} ms"
             race.axhline(bar, color="black", linestyle=":", linewidth=1.2, label=label)
         _explain(race, election)
-        race.set(title="race: lines are medians, marks are samples", xlabel="round")
+        _name_far_samples(race, election)
+        race.set(title="race: lines are medians, marks are samples", xlabel=_ROUNDS)
         race.set_ylim(bottom=0, top=None if top is None else top * 1.03)
         figure.suptitle(f"One election: {election.problem}", fontsize=11)
         figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
@@ -199,6 +200,30 @@ def _explain(race: Axes, election: Election) -> None:
         race.plot([], [], "^", color=style.GREY, label="at the edge: a sample above it, in ms")
 
 
+def _name_far_samples(race: Axes, election: Election) -> None:
+    """Writes how far up the arrows of each round go."""
+    top = _top(election)
+    if top is None:
+        return
+    far: dict[int, list[float]] = {}
+    for lane in election.lanes:
+        for turn, ms in zip(lane.rounds, lane.race, strict=True):
+            if ms > top:
+                far.setdefault(turn, []).append(ms)
+    for turn, found in far.items():
+        words = ", ".join(f"{ms:.3g}" for ms in sorted(found))
+        race.annotate(
+            words,
+            (turn, top),
+            textcoords="offset points",
+            xytext=(0, -5),
+            fontsize=7,
+            rotation=90,
+            ha="center",
+            va="top",
+        )
+
+
 def _top(election: Election) -> float | None:
     """Where the picture ends: above the slowest median; what is above it is drawn as an arrow at the edge."""
     medians = [lane.median for lane in election.lanes if lane.median is not None]
@@ -219,7 +244,6 @@ def _draw_lane(
     for turn, ms in zip(lane.rounds, lane.race, strict=True):
         if top is not None and ms > top:
             race.plot([turn], [top], "^", color=colour, markersize=6)
-            race.annotate(f"{ms:.3g}", (turn, top), textcoords="offset points", xytext=(5, -3), fontsize=7)
     role = "" if lane.role in ("challenger", "winner") else f", {lane.role}"
     label = f"{lane.kernel}{role}: median {lane.median:.4g} ms, {len(lane.race)} rounds"
     race.plot(
@@ -243,6 +267,7 @@ def _draw_lane(
     )
 
 
+_ROUNDS = "round of the race: each kernel once, in an order drawn anew"
 SAMPLE_COLUMNS = ("problem", "kernel", "role", "phase", "round", "ms", "median_ms")
 
 

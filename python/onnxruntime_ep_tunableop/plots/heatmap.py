@@ -70,14 +70,9 @@ def draw(panels: Sequence[Panel], what: str, machine: str, out: Path) -> None:
                     fontsize=6.5,
                     color="black" if _brightness(shade) > 0.45 else "white",
                 )
-        figure.colorbar(
-            colours,
-            ax=grid.axes,
-            label=_BARS[unit],
-            fraction=0.05,
-            pad=0.02,
-            format=lambda value, _: f"{value:g}",
-        )
+        bar = figure.colorbar(colours, ax=grid.axes, label=_BARS[unit], fraction=0.05, pad=0.02)
+        bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        bar.ax.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
         figure.suptitle(f"{_TITLES[what]}\n{machine}", fontsize=11)
         cells.note(figure, cells.remarks(drawn, len(panels)))
         style.save(figure, out)
@@ -101,7 +96,7 @@ def _scale(what: str, values: Sequence[float]) -> Normalize:
     low, high = min(values), max(values)
     if what == "gain":
         return Normalize(min(1.0, low), max(1.1, high))
-    if high >= 10 * low:
+    if what == "ms" and high >= 10 * low:
         return LogNorm(low, high)
     return Normalize(0.0, high)
 

@@ -49,6 +49,7 @@ def canvas(width: float, height: float) -> Iterator[Figure]:
         "font.size": 9,
         "axes.titlesize": 9.5,
         "axes.unicode_minus": False,
+        "text.parse_math": False,  # names may hold dollar signs
     }
     # A user's own matplotlibrc shall not change what a picture says.
     with matplotlib.rc_context():
