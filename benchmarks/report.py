@@ -24,9 +24,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from onnxruntime_ep_tunableop.bench.report import megabytes, seconds
+
 from benchmarks import common
 from benchmarks.measure import Ratio
-from onnxruntime_ep_tunableop.bench.report import megabytes, seconds
 
 Figures = dict[str, Any]
 
@@ -63,7 +64,9 @@ def collect(paths: list[Path]) -> Figures:
             part["arguments"].append(found["arguments"])
             part["results"] += [_without_raw(result) for result in found["results"]]
         else:
-            raise ReportError(f"{path}: expected what --json of a benchmark writes, found {sorted(found)[:4]}")
+            raise ReportError(
+                f"{path}: expected what --json of a benchmark writes, found {sorted(found)[:4]}"
+            )
     return figures
 
 
@@ -134,7 +137,17 @@ def bench(figures: Figures) -> str:
                     f"{side['agreement']['relative']:.0e}" if ratio else "-",
                 ]
             )
-    header = ("", "median", "p99", "speed-up", "GFLOP/s", "tuning", "first request", "peak memory", "max error")
+    header = (
+        "",
+        "median",
+        "p99",
+        "speed-up",
+        "GFLOP/s",
+        "tuning",
+        "first request",
+        "peak memory",
+        "max error",
+    )
     return common.table(header, rows)
 
 

@@ -75,7 +75,9 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("--sequence", type=int, help="fix the number of tokens (default: free)")
     build.add_argument("--past", type=int, help="llama: fix the length of the past; 0: none (default: free)")
     build.add_argument("--layers", type=int, help="bert, llama: number of layers")
-    build.add_argument("--seed", type=int, default=0, help="bert, llama, mlp: seed of the weights (default: 0)")
+    build.add_argument(
+        "--seed", type=int, default=0, help="bert, llama, mlp: seed of the weights (default: 0)"
+    )
     build.add_argument("--external", action="store_true", help="bert: weights in FILE.data")
     return parser
 

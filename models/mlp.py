@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,7 +30,7 @@ def build(
     with Graph("mlp", dtype=dtype) as graph:
         state = graph.input("x", [rows, sizes[0]])
         last = len(sizes) - 2
-        for layer, (k, n) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+        for layer, (k, n) in enumerate(itertools.pairwise(sizes)):
             weight = graph.weight(f"layer{layer}.weight", random.normal(k, n, scale=k**-0.5))
             bias = graph.weight(f"layer{layer}.bias", random.normal(n, scale=0.1))
             state = graph.op("Gemm", state, weight, bias, name="y" if layer == last else "")

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import onnxruntime as ort
 import pytest
-
 from onnxruntime_ep_tunableop.bench import builtin, inputs
 from onnxruntime_ep_tunableop.errors import OptionError, TunableOpError
 

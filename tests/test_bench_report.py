@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from onnxruntime_ep_tunableop.bench import answers, judgement, report, results
 from onnxruntime_ep_tunableop.bench.figures import Agreement, Interval, latency, throughput
 from onnxruntime_ep_tunableop.bench.results import FirstRequest, NodeReport, SideReport
@@ -170,10 +169,17 @@ def test_nothing_of_ours_ran(nodes):
 
 
 def test_a_refused_node_is_a_fallback_unless_asked_for():
-    nodes = [node(True), node(False, "input type int32"), node(False, "claim=weights, and ...", asked_for=True)]
+    nodes = [
+        node(True),
+        node(False, "input type int32"),
+        node(False, "claim=weights, and ...", asked_for=True),
+    ]
     code, (complaint,) = judgement.judge(BOTH, nodes, allow_fallback=False)
     assert code == results.FELL_BACK
-    assert complaint == "1 MatMul or Gemm node is not on ours: input type int32 (--allow-fallback lets this pass)"
+    assert (
+        complaint
+        == "1 MatMul or Gemm node is not on ours: input type int32 (--allow-fallback lets this pass)"
+    )
     assert judgement.judge(BOTH, nodes, allow_fallback=True) == (0, [])
     assert judgement.judge(BOTH, [nodes[0], nodes[2]], allow_fallback=False) == (0, [])
 

@@ -17,10 +17,25 @@ _MOST_CANDIDATES = 5  # of an election, in print; CSV and JSON have all
 def gemm_text(rows: Sequence[GemmRow], machine: Mapping[str, str], *, markdown: bool = False) -> str:
     """All rows, the sessions of each shape first; of long elections the fastest kernels and the default."""
     lines = [", ".join(f"{key} {value}" for key, value in machine.items()), ""]
-    header = ("shape", "type", "kernel", "role", "timed", "median", "spread", "GFLOP/s", "GB/s", "gain", "error")
+    header = (
+        "shape",
+        "type",
+        "kernel",
+        "role",
+        "timed",
+        "median",
+        "spread",
+        "GFLOP/s",
+        "GB/s",
+        "gain",
+        "error",
+    )
     lines += table(header, [_cells(row) for row in shown(rows)], markdown=markdown)
     hidden = len(rows) - len(shown(rows))
-    words = "gain: over the default kernel, timed in the same way; error: largest difference / tolerance, wrong above 1"
+    words = (
+        "gain: over the default kernel, timed in the same way; "
+        "error: largest difference / tolerance, wrong above 1"
+    )
     if hidden:
         words += f"; {hidden} slower kernels are in --csv and --json"
     lines += ["", f"({words})", *summary(rows)]
@@ -51,8 +66,8 @@ def summary(rows: Sequence[GemmRow]) -> list[str]:
             worst = min(ratios, key=lambda name: ratios[name])
             best = max(ratios, key=lambda name: ratios[name])
             lines.append(
-                f"{kind}: tuned is {geomean(list(ratios.values())):.3f} times as fast as stock (geometric mean of "
-                f"{len(ratios)}), from {ratios[worst]:.3f} ({worst}) to {ratios[best]:.3f} ({best})"
+                f"{kind}: tuned is {geomean(list(ratios.values())):.3f} times as fast as stock "
+                f"(geometric mean of {len(ratios)}), from {ratios[worst]:.3f} ({worst}) to {ratios[best]:.3f} ({best})"
             )
     return lines
 

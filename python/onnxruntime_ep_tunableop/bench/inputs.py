@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime as ort
 
-from .._shapes import Feeds, describe, make_feeds
+from .._shapes import Feeds, Shape, describe, make_feeds
 from ..errors import OptionError, TunableOpError
 from .builtin import BUILTIN, download_error
 
@@ -64,7 +64,7 @@ def find(
         )
     elif dtype != "fp32":
         raise OptionError("dtype: is for built-in models; a model file has its types already")
-    given = {**(shape or {}), **(_arrays(arrays) if arrays is not None else {})}
+    given: dict[str, Shape] = {**(shape or {}), **(_arrays(arrays) if arrays is not None else {})}
     sizes = dict(dims or {})
     if built_in and not given:
         made = BUILTIN[model].feeds

@@ -15,7 +15,7 @@ import onnxruntime as ort
 
 from .. import _devices
 from ..errors import OptionError
-from ..session import CPU_PROVIDER, InferenceSession
+from ..session import InferenceSession
 from . import ceiling as ceilings
 from . import machine, profile, work
 from .answers import compare
@@ -281,7 +281,10 @@ class _Bench:
             return FirstRequest(**dataclasses.asdict(found), repeats=1)
 
         first = fresh()
-        if first.creation_seconds + first.first_request_seconds + first.second_request_seconds > _QUICK_SECONDS:
+        if (
+            first.creation_seconds + first.first_request_seconds + first.second_request_seconds
+            > _QUICK_SECONDS
+        ):
             return first
         return _median_of([first, fresh(), fresh()])
 
@@ -337,7 +340,7 @@ class _Bench:
     def _times_products(self, spec: SideSpec) -> bool:
         """Whether a node's time in the profile is that of its work: on the CPU."""
         if spec.kind == "stock":
-            return spec.providers[0][0] == CPU_PROVIDER
+            return spec.providers[0][0] == _devices.CPU_PROVIDER
         return not _devices.choose(str(spec.options.get("device", "auto"))).is_card
 
 
@@ -372,7 +375,9 @@ def _median_of(found: Sequence[FirstRequest]) -> FirstRequest:
 def _node(told: Mapping[str, Any], policy: str) -> NodeReport:
     """`policy`: option claim. What it leaves to others, or a measurement does, is no fallback."""
     reason = str(told["reason"]).removeprefix("refused: ")
-    asked = not told["claimed"] and reason.startswith((f"claim={policy}", "the stock provider is faster here"))
+    asked = not told["claimed"] and reason.startswith(
+        (f"claim={policy}", "the stock provider is faster here")
+    )
     return NodeReport(str(told["name"]), str(told["op_type"]), bool(told["claimed"]), asked, reason)
 
 
@@ -388,4 +393,6 @@ def _fallbacks(before: SideStats, after: SideStats) -> dict[str, int]:
     """Timed runs on an unmeasured kernel, by reason."""
     then: Mapping[str, int] = before["counters"].get("fallbacks", {})
     now: Mapping[str, int] = after["counters"].get("fallbacks", {})
-    return {reason: count - then.get(reason, 0) for reason, count in now.items() if count > then.get(reason, 0)}
+    return {
+        reason: count - then.get(reason, 0) for reason, count in now.items() if count > then.get(reason, 0)
+    }

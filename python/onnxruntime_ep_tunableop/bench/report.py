@@ -95,9 +95,8 @@ def _speed(report: Report, markdown: bool) -> list[str]:
             )
         )
     lines = table(header, rows, markdown=markdown)
-    words = (
-        f"(speed-up: of the median over that of {label(report, report.baseline)}, with its 95 % bootstrap interval)"
-    )
+    baseline = label(report, report.baseline)
+    words = f"(speed-up: of the median over that of {baseline}, with its 95 % bootstrap interval)"
     return [*lines, *([""] if markdown else []), words]
 
 
@@ -128,8 +127,8 @@ def _rates(report: Report, markdown: bool) -> list[str]:
     lines = table(header, rows, markdown=markdown)
     if report.work is not None and best is not None:
         words = (
-            f"(of the model's {report.work.products} products, over the whole run and over the time in them; in "
-            f"per cent of the best that this machine showed: {three(flops)} GFLOP/s, {three(moved)} GB/s)"
+            f"(of the model's {report.work.products} products, over the whole run and over the time in "
+            f"them; in per cent of the best that this machine showed: {three(flops)} GFLOP/s, {three(moved)} GB/s)"
         )
         lines += [*([""] if markdown else []), words]
     return lines
@@ -175,7 +174,9 @@ def _products(report: Report, markdown: bool) -> list[str]:
     changed = [shape for shape in report.problems if shape.kernel != shape.default_kernel]
     for shape in changed[:_MOST_PROBLEMS]:
         gain = shape.default_milliseconds / shape.milliseconds if shape.milliseconds > 0 else 1.0
-        lines.append(f"{bullet}{shape.problem}: {shape.kernel} instead of {shape.default_kernel}, {gain:.2f}x")
+        lines.append(
+            f"{bullet}{shape.problem}: {shape.kernel} instead of {shape.default_kernel}, {gain:.2f}x"
+        )
     if len(changed) > _MOST_PROBLEMS:
         lines.append(f"{bullet}and {len(changed) - _MOST_PROBLEMS} more problems with another kernel")
     elsewhere: dict[str, list[str]] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import dataclasses
 import json
 import tempfile
@@ -16,9 +15,8 @@ from .._library import register
 from ..bench import gemm, inputs, machine, model, report
 from ..bench.builtin import BUILTIN
 from ..bench.gemm_report import csv_rows, gemm_text
-from ..bench.results import SCHEMA, Report
+from ..bench.results import SCHEMA
 from ..bench.sides import Against, parse_against, stock_providers
-from ..session import CPU_PROVIDER
 from .command import Command, UsageError
 from .progress import steps
 from .tune import parse_dims, parse_shape
@@ -65,13 +63,17 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--warmup", metavar="N", type=int, default=3, help="untimed calls before each block")
     length = how.add_mutually_exclusive_group()
     length.add_argument("--iterations", metavar="N", type=int, help="timed calls for each side")
-    length.add_argument("--duration", metavar="S", type=float, help="seconds for each side (default: 10, with --gemm 0.2)")
+    length.add_argument(
+        "--duration", metavar="S", type=float, help="seconds for each side (default: 10, with --gemm 0.2)"
+    )
     how.add_argument("--concurrency", metavar="N", type=int, default=1, help="calls at the same time")
     how.add_argument("--threads", metavar="N", type=int, help="intra-op threads of every session")
     how.add_argument(
         "--no-fresh", action="store_true", help="do not measure first requests in fresh processes"
     )
-    how.add_argument("--profile", action=argparse.BooleanOptionalAction, default=True, help="time per provider")
+    how.add_argument(
+        "--profile", action=argparse.BooleanOptionalAction, default=True, help="time per provider"
+    )
 
     ours = parser.add_argument_group("our sessions")
     ours.add_argument("--tuning", metavar="MODE", help="online (default), background, cached or off")
@@ -129,9 +131,9 @@ def _against(given: argparse.Namespace) -> list[Against]:
     there = stock_providers()
     register()
     if not _devices.choose(given.device or "auto").is_card:
-        there = [CPU_PROVIDER]
+        there = [_devices.CPU_PROVIDER]
     elif len(there) > 1:  # the CPU would take its minutes, and nobody with a card asks for it
-        there = [name for name in there if name != CPU_PROVIDER]
+        there = [name for name in there if name != _devices.CPU_PROVIDER]
     return [parse_against(name) for name in there]
 
 
@@ -223,8 +225,8 @@ def _write(
 COMMAND = Command(
     name="bench",
     help="compare with the stock providers, in turns, on a model or on single products",
-    description="Runs a model on our provider and on the stock ones in one run, in turns, in an order drawn anew "
-    "for each round, compares the answers and reports speed, spread, first requests, memory, and where the "
+    description="Runs a model on our provider and on the stock ones in one run, in turns, in an order drawn "
+    "anew for each round, compares the answers and reports speed, spread, first requests, memory, and where the "
     "nodes ran. Exit code: 0 fine, 1 it broke, 2 wrong usage, 3 the answers differ, 4 our provider ran "
     "nothing, 5 products fell back without having been asked to.",
     add_arguments=_add_arguments,
