@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 import onnxruntime as ort
 
 from . import _control, _devices, _options
-from ._devices import CPU_PROVIDER, Provider
+from ._devices import CPU_PROVIDER as CPU_PROVIDER
+from ._devices import Provider
 from ._devices import name_of as _name
 from ._library import BY_NAME_ORT, EP_NAME, ort_version, register
 from .errors import NotAssignedError, OptionError, TunableOpError
