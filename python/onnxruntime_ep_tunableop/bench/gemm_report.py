@@ -67,7 +67,8 @@ def summary(rows: Sequence[GemmRow]) -> list[str]:
             best = max(ratios, key=lambda name: ratios[name])
             lines.append(
                 f"{kind}: tuned is {geomean(list(ratios.values())):.3f} times as fast as stock "
-                f"(geometric mean of {len(ratios)}), from {ratios[worst]:.3f} ({worst}) to {ratios[best]:.3f} ({best})"
+                f"(geometric mean of {len(ratios)}), from {ratios[worst]:.3f} ({worst}) to "
+                f"{ratios[best]:.3f} ({best})"
             )
     return lines
 

@@ -128,7 +128,8 @@ def _rates(report: Report, markdown: bool) -> list[str]:
     if report.work is not None and best is not None:
         words = (
             f"(of the model's {report.work.products} products, over the whole run and over the time in "
-            f"them; in per cent of the best that this machine showed: {three(flops)} GFLOP/s, {three(moved)} GB/s)"
+            f"them; in per cent of the best that this machine showed: {three(flops)} GFLOP/s, "
+            f"{three(moved)} GB/s)"
         )
         lines += [*([""] if markdown else []), words]
     return lines

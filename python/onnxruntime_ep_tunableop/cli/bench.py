@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import tempfile
 from collections.abc import Callable
@@ -202,7 +201,7 @@ def _run_gemm(given: argparse.Namespace) -> int:
         "tool": "tunableop bench --gemm",
         "schema": SCHEMA,
         "machine": facts,
-        "rows": [dataclasses.asdict(row) for row in rows],
+        "rows": [row.document() for row in rows],
     }
     _write(given, lambda: document, lambda: csv_rows(rows), lambda: gemm_text(rows, facts, markdown=True))
     return 0
@@ -226,8 +225,8 @@ COMMAND = Command(
     name="bench",
     help="compare with the stock providers, in turns, on a model or on single products",
     description="Runs a model on our provider and on the stock ones in one run, in turns, in an order drawn "
-    "anew for each round, compares the answers and reports speed, spread, first requests, memory, and where the "
-    "nodes ran. Exit code: 0 fine, 1 it broke, 2 wrong usage, 3 the answers differ, 4 our provider ran "
+    "anew for each round, compares the answers and reports speed, spread, first requests, memory, and where "
+    "the nodes ran. Exit code: 0 fine, 1 it broke, 2 wrong usage, 3 the answers differ, 4 our provider ran "
     "nothing, 5 products fell back without having been asked to.",
     add_arguments=_add_arguments,
     run=_run,
