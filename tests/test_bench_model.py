@@ -136,6 +136,24 @@ def test_a_model_without_products_has_nothing_for_us(tmp_path, capsys):
     assert "our provider ran nothing" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_the_control_that_has_nothing_to_win(tmp_path, capsys):
+    """Convolutions of a real model: nothing is ours, the answers are stock's own, and nothing is slower."""
+    from models import text_detector
+
+    out = tmp_path / "report.json"
+    arguments = [str(text_detector.path()), "--shape", "x:1x3x160x160", "--duration", "4", "--no-fresh"]
+    assert main(["bench", *arguments, "--json", str(out), "--quiet"]) == results.NOTHING_RAN
+    text = capsys.readouterr().out
+    assert "our provider ran nothing, so there is nothing to compare: the model has no MatMul" in text
+    document = json.loads(out.read_text())
+    stock, tuned = document["sides"]
+    assert tuned["agreement"] == {"absolute": 0.0, "relative": 0.0, "within": True, "reason": ""}
+    assert [part["provider"] for part in tuned["provider_times"]] == [CPU]
+    assert tuned["provider_times"][0]["nodes"] == stock["provider_times"][0]["nodes"]
+    assert document["ratios"][0]["interval"]["high"] > 0.9
+
+
 def refused_and_claimed(tmp_path) -> str:
     """A product of integers, which we refuse, beside one that we take."""
     return write(

@@ -66,10 +66,8 @@ def text(report: Report, *, markdown: bool = False) -> str:
             lines += [*part, ""]
     lines += _products(report, markdown)
     lines += [f"note: {note}" for note in report.notes]
-    if report.complaints:
-        lines += [f"FAILED ({report.code}): {complaint}" for complaint in report.complaints]
-    else:
-        lines.append(_verdict(report))
+    lines.append(_verdict(report) + ("" if report.complaints else "; answers agree"))
+    lines += [f"FAILED ({report.code}): {complaint}" for complaint in report.complaints]
     return "\n".join(lines)
 
 
@@ -170,7 +168,7 @@ def _products(report: Report, markdown: bool) -> list[str]:
     lines: list[str] = []
     bullet = "- " if markdown else ""
     for side in report.sides:
-        if side.kind == "tunableop":
+        if side.tuned or side.hits or side.runtime_fallbacks:
             lines.append(f"{bullet}{side.name}: {_tuning(side)}")
     changed = [shape for shape in report.problems if shape.kernel != shape.default_kernel]
     for shape in changed[:_MOST_PROBLEMS]:
@@ -214,7 +212,7 @@ def _verdict(report: Report) -> str:
         else:
             word = "not to be told from"
         parts.append(f"{side.name} is {word} {label(report, report.baseline)}: {ratio}")
-    return "; ".join(parts) + "; answers agree"
+    return "; ".join(parts)
 
 
 CSV_COLUMNS = (
