@@ -71,6 +71,8 @@ def test_no_file(tmp_path: Path) -> None:
     check = named(document, "cache.file")
     assert (check["verdict"], check["remedy"]) == ("warning", f"tunableop tune MODEL --cache {path}")
     assert not path.exists()
+    never_measured = look(path, options={"tuning": "cached"})
+    assert only_problem(never_measured, "cache.file")["remedy"] == check["remedy"]
 
 
 def test_no_folder(tmp_path: Path) -> None:

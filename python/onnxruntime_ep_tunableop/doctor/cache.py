@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import _control, _core
-from .check import Finding, asks, count
+from .check import Finding, Verdict, asks, count
 
 _MOST = 8  # lines that are told; --json has all
 #: Modes in which a session never saves what it learned.
@@ -72,7 +72,7 @@ def _machines(path: Path) -> list[dict[str, Any]]:
 
 
 @asks("cache.file", "is the file there, readable and valid?")
-def file(path: Path, device: str, keep: Callable[[Loaded], None]) -> Finding:
+def file(path: Path, device: str, keep: Callable[[Loaded], None], tuning: str = "online") -> Finding:
     """`keep` gets what was loaded, when it is of use to ask further."""
     quoted = shlex.quote(str(path))
     if not os.path.lexists(path):
@@ -80,7 +80,9 @@ def file(path: Path, device: str, keep: Callable[[Loaded], None]) -> Finding:
             evidence = [f"there is no folder {path.absolute().parent}"]
             return Finding("problem", evidence, f"mkdir -p {shlex.quote(str(path.absolute().parent))}")
         evidence = [f"there is no {path}: sessions start without results"]
-        return Finding("warning", evidence, f"tunableop tune MODEL --cache {quoted}")
+        # Whoever measures makes the file.
+        verdict: Verdict = "problem" if tuning == "cached" else "warning"
+        return Finding(verdict, evidence, f"tunableop tune MODEL --cache {quoted}")
     found = load(path, device)
     if found.whole:
         return Finding("problem", found.whole, refused(path, found.whole[0]))

@@ -14,15 +14,17 @@ from typing import Any
 
 from . import environment, library, runtime
 from .asked import Asked
-from .check import Report
+from .check import Report, asks
 
 Progress = Callable[[str, int, int], None]
 
 #: As they are reported.
 PARTS = (
     *("library", "runtime", "environment", "machine", "clocks"),
-    *("options", "cache", "model", "selftest"),
+    *("options", "cache", "model", "selftest", "doctor"),
 )
+#: What needs a library and an onnxruntime that work.
+_REST = ("machine", "clocks", "options", "cache", "model", "selftest")
 
 
 def quiet(what: str, done: int, total: int) -> None:
@@ -63,10 +65,16 @@ def _examine(asked: Asked, report: Report, progress: Progress) -> None:
     if usable:
         from . import sessions  # and with it all that needs onnxruntime and the native module
 
-        sessions.examine(asked, report, progress)
+        report.add(_fenced(lambda: sessions.examine(asked, report, progress)))
     else:
         report.add(environment.second_tuner())
-        skip(asked, report, "the library or onnxruntime is of no use", *PARTS[3:])
+        skip(asked, report, "the library or onnxruntime is of no use", *_REST)
+
+
+@asks("doctor.itself", "did the doctor get through?")
+def _fenced(examine_sessions: Callable[[], None]) -> None:
+    """Every check has a fence of its own; this one is for what stands between them."""
+    examine_sessions()
 
 
 def skip(asked: Asked, report: Report, why: str, *parts: str) -> None:

@@ -9,7 +9,7 @@ import onnxruntime as ort
 from .. import _core, _devices
 from . import cache, clocks, environment, machine, model, options, processor, runtime, selftest
 from .asked import Asked
-from .check import Report
+from .check import Report, asks
 
 
 def examine(asked: Asked, report: Report, progress: Callable[[str, int, int], None]) -> None:
@@ -23,7 +23,7 @@ def examine(asked: Asked, report: Report, progress: Callable[[str, int, int], No
         progress(part, 1 + parts.index(part), 1 + len(parts))
 
     begin("machine")
-    _facts(report)
+    report.add(_facts(report))
     chosen, why = _machine(asked, report)
     if chosen is None:
         report.add(environment.second_tuner())
@@ -55,7 +55,9 @@ def examine(asked: Asked, report: Report, progress: Callable[[str, int, int], No
         report.add(check)
 
 
+@asks("machine.list", "can devices and libraries be listed?")
 def _facts(report: Report) -> None:
+    """For JSON; a check only when it fails."""
     devices = _devices.devices()
     report.facts["versions"] = {
         "onnxruntime-ep-tunableop": _core.__version__,
@@ -88,12 +90,13 @@ def _cache(asked: Asked, report: Report) -> bool:
     """False: nothing in it can be used here, for a reason that was told."""
     assert asked.cache is not None
     loaded: list[cache.Loaded] = []
-    right = report.add(cache.file(asked.cache, asked.device, loaded.append))
+    tuning = asked.options.get("tuning", "online")
+    right = report.add(cache.file(asked.cache, asked.device, loaded.append, tuning))
     if loaded:
         right &= report.add(cache.machine(asked.cache, loaded[0]))
         report.facts["cache"] = vars(loaded[0])
     if asked.cache.absolute().parent.is_dir():
-        report.add(cache.writable(asked.cache, asked.options.get("tuning", "online")))
+        report.add(cache.writable(asked.cache, tuning))
         report.add(cache.leftovers(asked.cache))
     return right and bool(loaded)
 
