@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -266,3 +267,30 @@ def test_every_vendor_is_described() -> None:
         assert all(
             getattr(vendor, field.name) for field in dataclasses.fields(vendor) if field.name != "older"
         )
+
+
+@pytest.mark.parametrize(
+    ("flavour", "name", "size"),
+    [
+        ("rocm7", "libamdhip64.so.7", 8000),
+        ("rocm7", "libhipblaslt.so.1", 3000),
+        ("cuda13", "libcudart.so.13", 3000),
+    ],
+)
+def test_a_library_that_ends_the_process(tmp_path: Path, flavour: str, name: str, size: int) -> None:
+    """Cut short, as by a download that broke off: the doctor lives, and looks at everything else."""
+    folder = Path(shutil.copytree(FOLDER / "gpu_sim" / flavour, tmp_path / flavour))
+    content = (folder / name).read_bytes()
+    (folder / name).unlink()
+    (folder / name).write_bytes(content[:size])
+    vendor = machine.NVIDIA if flavour.startswith("cuda") else machine.AMD
+    variables = environment(flavour) | {vendor.variable: str(folder)}
+    document = run(**variables)
+    check = only_problem(document, "machine.loading")
+    assert f"a process that used the libraries of {vendor.name} was ended by SIG" in check["evidence"][0]
+    assert check["remedy"] == f"name another folder in {vendor.variable}, or unset it"
+    assert document["default"] == "cpu"
+    assert named(document, "runtime.by_name")["verdict"] == "ok"
+    on_it = run("--device", vendor.backend, **variables)
+    assert only_problem(on_it, "machine.loading")["remedy"] == check["remedy"]
+    assert "clocks" in on_it["not_asked"]

@@ -12,9 +12,10 @@ import platform
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import environment, library, runtime
+from . import environment, library, runtime, survival
 from .asked import Asked
 from .check import Report, asks
+from .vendors import Vendor
 
 Progress = Callable[[str, int, int], None]
 
@@ -32,7 +33,10 @@ def quiet(what: str, done: int, total: int) -> None:
 
 
 def examine(asked: Asked, progress: Progress = quiet) -> Report:
-    """Everything that was asked for. Measures nothing but a short probe, and changes nothing."""
+    """Everything that was asked for. Measures nothing but a short probe, and writes nothing.
+
+    Libraries that end the process stay hidden from it (TUNABLEOP_CUDA_PATH, TUNABLEOP_ROCM_PATH).
+    """
     report = Report()
     with _log(report):
         _examine(asked, report, progress)
@@ -59,13 +63,15 @@ def _log(report: Report) -> Iterator[None]:
 
 def _examine(asked: Asked, report: Report, progress: Progress) -> None:
     progress("library and onnxruntime", 0, 2)
-    usable = _library_and_runtime(report)
-    report.add(environment.names())
-    report.add(environment.paths())
+    environ = dict(os.environ)  # before anything is kept away from this process
+    deadly: list[Vendor] = []
+    usable = _library_and_runtime(asked, report, deadly)
+    report.add(environment.names(environ))
+    report.add(environment.paths(environ))
     if usable:
         from . import sessions  # and with it all that needs onnxruntime and the native module
 
-        report.add(_fenced(lambda: sessions.examine(asked, report, progress)))
+        report.add(_fenced(lambda: sessions.examine(asked, report, progress, deadly)))
     else:
         report.add(environment.second_tuner())
         skip(asked, report, "the library or onnxruntime is of no use", *_REST)
@@ -84,7 +90,7 @@ def skip(asked: Asked, report: Report, why: str, *parts: str) -> None:
             report.not_asked[part] = why
 
 
-def _library_and_runtime(report: Report) -> bool:
+def _library_and_runtime(asked: Asked, report: Report, deadly: list[Vendor]) -> bool:
     """Whether everything else can be asked at all."""
     report.facts["versions"] = _versions()
     found = report.add(library.found())
@@ -95,7 +101,11 @@ def _library_and_runtime(report: Report) -> bool:
     available = _available() if right else None
     report.facts["providers"] = available or []
     report.add(runtime.distributions(available))
-    return found and right and report.add(runtime.registration())
+    if not (found and right):
+        return False
+    if not report.add(survival.harmless(asked.device, deadly)) and not deadly:
+        return False  # and this process would end, too
+    return report.add(runtime.registration())
 
 
 def _available() -> list[str]:

@@ -5,71 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from .. import _core, _devices
 from ..errors import NoDeviceError, OptionError
+from . import vendors
 from .check import Finding, Verdict, asks
+from .vendors import AMD, NVIDIA, VENDORS, Vendor
 
 #: What a library without use is listed as by a card that has nothing else.
 UNUSABLE = "unusable"
-
-
-@dataclass(frozen=True)
-class Vendor:
-    """What is to be known of a maker of cards."""
-
-    backend: str
-    name: str
-    runtime: str
-    libraries: tuple[str, ...]
-    pci: str
-    nodes: tuple[str, ...]  #: without these there is no card for a process
-    container: str  #: how a container is started with the cards
-    variable: str
-    provider: str  #: ONNX Runtime's own for the rest of a model
-    package: str  #: that brings it
-    install: str  #: brings the libraries
-    #: brings the libraries for a driver of an older major version
-    older: dict[str, str]
-    driver: str  #: what is to be updated when the driver is too old for all
-
-
-NVIDIA = Vendor(
-    backend="cuda",
-    name="NVIDIA",
-    runtime="libcudart",
-    libraries=("libcublasLt",),
-    pci="0x10de",
-    nodes=("dev/nvidiactl", "dev/nvidia0"),
-    container="docker run --gpus all ...",
-    variable="TUNABLEOP_CUDA_PATH",
-    provider="CUDAExecutionProvider",
-    package="onnxruntime-gpu",
-    install="pip install nvidia-cuda-runtime nvidia-cublas",
-    older={
-        "11": "pip install nvidia-cuda-runtime-cu11 nvidia-cublas-cu11",
-        "12": "pip install nvidia-cuda-runtime-cu12 nvidia-cublas-cu12",
-    },
-    driver="update the NVIDIA driver",
-)
-AMD = Vendor(
-    backend="hip",
-    name="AMD",
-    runtime="libamdhip64",
-    libraries=("libhipblaslt", "librocblas"),
-    pci="0x1002",
-    nodes=("dev/kfd", "dev/dri"),
-    container="docker run --device /dev/kfd --device /dev/dri --group-add video --group-add render ...",
-    variable="TUNABLEOP_ROCM_PATH",
-    provider="ROCMExecutionProvider",
-    package="onnxruntime-rocm",
-    install="apt-get install hipblaslt rocblas",
-    older={},
-    driver="update the amdgpu driver (apt-get install amdgpu-dkms)",
-)
-VENDORS = (NVIDIA, AMD)
 
 
 @asks("machine.device", "is the device that was asked for there?")
@@ -241,16 +186,7 @@ def _missing_remedy(vendor: Vendor, reason: str, root: Path) -> str:
         if os.environ.get(vendor.variable):
             return f"unset {vendor.variable}"
         return vendor.install
-    return _reinstall(vendor)
-
-
-def _reinstall(vendor: Vendor) -> str:
-    """For a library that is there and of no use."""
-    if os.environ.get(vendor.variable):
-        return f"name another folder in {vendor.variable}, or unset it"
-    if vendor is NVIDIA:
-        return vendor.install.replace("install", "install -U")
-    return vendor.install.replace("install", "install --reinstall")
+    return vendors.reinstall(vendor)
 
 
 def _library_remedy(vendor: Vendor, refused: Sequence[_core.LibraryState]) -> str:
@@ -260,7 +196,7 @@ def _library_remedy(vendor: Vendor, refused: Sequence[_core.LibraryState]) -> st
         return "install a version of the library that has kernels for this card, or run with device='cpu'"
     if refused and all(_not_found(state["reason"]) for state in refused):
         return _missing_remedy(vendor, refused[0]["reason"], Path("/"))
-    return _reinstall(vendor)
+    return vendors.reinstall(vendor)
 
 
 @asks("machine.stock", "does this onnxruntime have a provider for the rest of a model on the card?")

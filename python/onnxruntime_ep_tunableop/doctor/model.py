@@ -183,7 +183,9 @@ def _reasons(some: Sequence[_control.Node]) -> list[str]:
     """Nodes by reason, with a few names."""
     by_reason: dict[str, list[str]] = {}
     for node in some:
-        by_reason.setdefault(node.reason, []).append(f"{node.op_type} '{node.name}'")
+        # Each node has figures of its own, which --json tells.
+        reason = re.sub(r"(the stock provider is faster here).*", r"\1", node.reason)
+        by_reason.setdefault(reason, []).append(f"{node.op_type} '{node.name}'")
     lines = []
     for reason, names in sorted(by_reason.items(), key=lambda item: -len(item[1])):
         shown = ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if len(names) > _MOST else "")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import onnxruntime as ort
 
 from .. import _core, _devices
-from . import cache, clocks, environment, machine, model, options, processor, runtime, selftest
+from . import cache, clocks, environment, machine, model, options, processor, runtime, selftest, vendors
 from .asked import Asked
 from .check import Report, asks
+from .vendors import Vendor
 
 
-def examine(asked: Asked, report: Report, progress: Callable[[str, int, int], None]) -> None:
-    """All of them, into the report."""
+def examine(
+    asked: Asked, report: Report, progress: Callable[[str, int, int], None], deadly: Sequence[Vendor] = ()
+) -> None:
+    """All of them, into the report. `deadly`: whose libraries have been kept away from this process."""
     from .examine import skip
 
     parts = ["machine", "clocks"]
@@ -24,12 +27,12 @@ def examine(asked: Asked, report: Report, progress: Callable[[str, int, int], No
 
     begin("machine")
     report.add(_facts(report))
-    chosen, why = _machine(asked, report)
+    chosen, why = _machine(asked, report, deadly)
     if chosen is None:
         report.add(environment.second_tuner())
         skip(asked, report, why, "clocks", "options", "cache", "model", "selftest")
         return
-    report.add(environment.second_tuner(amd=chosen.backend == machine.AMD.backend))
+    report.add(environment.second_tuner(amd=chosen.backend == vendors.AMD.backend))
     if not report.add(environment.values()):
         why = "no session can be made with these variables"
         skip(asked, report, why, "clocks", "options", "cache", "model", "selftest")
@@ -68,14 +71,16 @@ def _facts(report: Report) -> None:
     report.facts["libraries"] = [dict(line) for line in (*_core.gpu_libraries(), *_core.libraries())]
 
 
-def _machine(asked: Asked, report: Report) -> tuple[_devices.Listed | None, str]:
+def _machine(asked: Asked, report: Report, deadly: Sequence[Vendor]) -> tuple[_devices.Listed | None, str]:
     """The device that was asked for; None, and why it cannot be used."""
     report.add(processor.processor())
     report.add(processor.threads(asked.root))
-    usable = {
-        machine.NVIDIA.backend: report.add(machine.nvidia(asked.root, asked.device)),
-        machine.AMD.backend: report.add(machine.amd(asked.root, asked.device)),
-    }
+    usable = {}
+    for vendor, cards in ((vendors.NVIDIA, machine.nvidia), (vendors.AMD, machine.amd)):
+        if vendor not in deadly:
+            usable[vendor.backend] = report.add(cards(asked.root, asked.device))
+        elif asked.device.startswith(vendor.backend):
+            return None, f"the libraries of {vendor.name} end the process"
     if not report.add(machine.device(asked.device, asked.root)):
         return None, "there is no such device"
     chosen = _devices.choose(asked.device)
