@@ -3,7 +3,7 @@
     python -m benchmarks.trace_plot TRACE.csv OUT.svg|OUT.png [--problem TEXT] [--election N]
                                     [--min-gain 0.03] [--winner LIBRARY:KERNEL] [--list]
 
-The same as `tunableop cache plot --kind trace`, which says more of a trace; this one lists them, too.
+`tunableop cache plot --kind trace` does the same, and ships with the package.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from onnxruntime_ep_tunableop.plots.election import COLUMNS, Election, draw, elections, read_trace
+from onnxruntime_ep_tunableop.plots.election import COLUMNS, Election, draw, elections, read_trace, said
 
 __all__ = ["COLUMNS", "Election", "draw", "elections", "main", "read_trace"]
 
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(str(error))
     if args.list:
         for number, one in enumerate(found):
-            print(f"{number}: ({one.problem}), {sum(bool(lane.race) for lane in one.lanes)} kernels raced")
+            print(f"{number}: {said(one)}")
         return 0
     if args.out is None or args.out.suffix not in (".svg", ".png"):
         parser.error("out: expected a file that ends in .svg or .png")

@@ -332,7 +332,8 @@ def test_without_matplotlib_the_message_says_what_to_install(
         (("-o", "a.svg", "--dtype", "fp64"), "no entry is left: there are k = 32 and the types fp32"),
         (("-o", "a.svg", "--problem", "transB"), "no entry is left"),
         (("-o", "a.svg", "--kind", "pie"), "invalid choice: 'pie'"),
-        ((), "required: -o/--out"),
+        ((), "expected -o OUT, found nothing"),
+        (("--list",), "--list: expected --kind trace beside it"),
     ],
 )
 def test_wrong_usage(
@@ -406,7 +407,7 @@ def test_a_trace_is_drawn(plot: Any, tmp_path: Path) -> None:
         assert text in said, text
     assert plot(file, "-o", tmp_path / "a.svg", "--kind", "trace")[0] == 0, "the last one"
     said = texts(tmp_path / "a.svg")
-    assert {"99", "at the edge: a sample above it, in ms"} <= set(said)
+    assert {"99", "at the edge: further up, the largest of a round in ms"} <= set(said)
     assert "only probed, not in the race: 1 kernel" in said
 
 
@@ -420,6 +421,11 @@ def test_a_trace_as_csv(plot: Any, tmp_path: Path) -> None:
         ["M=8,N=8", "native:base", "default", "race", "0", "1.0", "1.0"],
     ]
     assert len(rows) == 9
+
+
+def test_elections_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["cache", "plot", str(trace(tmp_path)), "--kind", "trace", "--list"]) == 0
+    assert capsys.readouterr().out == "0: (M=8,N=8), 2 kernels raced\n1: (M=9,N=8), 2 kernels raced\n"
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def add_to(commands: Any) -> None:
         "election is drawn. OUT.csv gets what would be drawn. Pictures need matplotlib (the extra plot).",
     )
     one.add_argument("file", metavar="FILE")
-    one.add_argument("-o", "--out", metavar="OUT", required=True, help="ends in .png, .svg or .csv")
+    one.add_argument("-o", "--out", metavar="OUT", help="ends in .png, .svg or .csv")
     one.add_argument("--kind", choices=KINDS, default="heatmap", help="default: heatmap")
     one.add_argument("--value", choices=table.VALUES, default="ms", help="of a heat map (default: ms)")
     one.add_argument("--k", metavar="K", type=int, help="only this k")
@@ -38,11 +38,19 @@ def add_to(commands: Any) -> None:
         "--election", metavar="N", type=int, default=-1, help="of a trace, from 0 (default: the last)"
     )
     one.add_argument("--min-gain", metavar="SHARE", type=float, default=0.03, help="of a trace (0.03)")
+    one.add_argument("--list", action="store_true", help="print the elections of a trace, and draw nothing")
     one.add_argument("--winner", metavar="LIBRARY:KERNEL", help="of a trace that does not say it")
     one.set_defaults(run_cache=_run)
 
 
 def _run(given: argparse.Namespace) -> int:
+    if given.list:
+        if given.kind != "trace":
+            raise UsageError("plot: --list: expected --kind trace beside it")
+        _list(given)
+        return 0
+    if given.out is None:
+        raise UsageError("plot: expected -o OUT, found nothing")
     out = Path(given.out)
     if out.suffix not in _FORMATS:
         raise UsageError(f"plot: --out: expected a file that ends in .png, .svg or .csv, found '{given.out}'")
@@ -85,9 +93,18 @@ def _there(section: document.Section) -> str:
     return f"there are k = {some} and the types {', '.join(types)}"
 
 
-def _trace(given: argparse.Namespace, out: Path) -> None:
+def _elections(given: argparse.Namespace) -> list[election.Election]:
     found = election.elections(election.read_trace(Path(given.file)))
-    found = [one for one in found if given.problem in one.problem]
+    return [one for one in found if given.problem in one.problem]
+
+
+def _list(given: argparse.Namespace) -> None:
+    for number, one in enumerate(_elections(given)):
+        print(f"{number}: {election.said(one)}")
+
+
+def _trace(given: argparse.Namespace, out: Path) -> None:
+    found = _elections(given)
     if not -len(found) <= given.election < len(found):
         raise UsageError(
             f"plot: --election: there are {len(found)} elections of problems that contain '{given.problem}', "

@@ -197,7 +197,9 @@ def _explain(race: Axes, election: Election) -> None:
         race.plot([], [], ".", color=style.GREY, label=f"only probed, not in the race: {only} {several}")
     top = _top(election)
     if top is not None and any(ms > top for lane in election.lanes for ms in lane.race):
-        race.plot([], [], "^", color=style.GREY, label="at the edge: a sample above it, in ms")
+        race.plot(
+            [], [], "^", color=style.GREY, label="at the edge: further up, the largest of a round in ms"
+        )
 
 
 def _name_far_samples(race: Axes, election: Election) -> None:
@@ -211,7 +213,7 @@ def _name_far_samples(race: Axes, election: Election) -> None:
             if ms > top:
                 far.setdefault(turn, []).append(ms)
     for turn, found in far.items():
-        words = ", ".join(f"{ms:.3g}" for ms in sorted(found))
+        words = f"{max(found):.3g}"
         race.annotate(
             words,
             (turn, top),
@@ -265,6 +267,11 @@ def _draw_lane(
         linewidth=3.5 if mark else 1.4,
         label=f"{label} ({mark})" if mark else label,
     )
+
+
+def said(election: Election) -> str:
+    """On one line, for a list."""
+    return f"({election.problem}), {sum(bool(lane.race) for lane in election.lanes)} kernels raced"
 
 
 _ROUNDS = "round of the race: each kernel once, in an order drawn anew"
