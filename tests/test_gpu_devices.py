@@ -13,6 +13,7 @@ import onnxruntime_ep_tunableop as tunableop
 import pytest
 from support import narrow
 from support.cards import (
+from onnxruntime_ep_tunableop import _control
     BOTH,
     FLAVOURS,
     backend,
@@ -22,6 +23,7 @@ from support.cards import (
     empty_on_card,
     ep_devices,
     faults,
+    memory_used,
     on_card,
     value_on_card,
 )
@@ -191,6 +193,48 @@ def test_a_lost_card_is_an_error_and_sessions_end() -> None:
         held.numpy()
     del sessions, binding, held
     gc.collect()
+
+
+@pytest.mark.parametrize("tuning", ["online", "background"])
+@on_card(*BOTH)
+def test_what_a_kernel_that_does_not_end_keeps_the_card_from_holds_nobody_up(tuning: str) -> None:
+    # To give memory back waits for the whole card, at both vendors.
+    ep_devices()
+    held = [value_on_card(A)]
+    used = memory_used()
+    sessions = [card_session(MODEL, tuning=tuning, max_tuning_ms=0.01)]
+    if tuning == "background":
+        _control._ask(sessions[0], "collect", on=True)  # what the background would do, here
+        right(sessions[0])
+    faults("hang")
+    if tuning == "online":
+        with pytest.raises(Exception, match="did not end within"):
+            sessions[0].run(None, {"A": A})
+    else:
+        assert "did not end within" in _control._ask(sessions[0], "tune_pending", max_problems=1)["last"]
+    assert count("hanging") >= 1
+    sessions.clear()
+    gc.collect()
+    for _ in range(2):
+        held = [value_on_card(A)]
+        held.clear()
+        session = card_session(MODEL)
+        del session
+        gc.collect()
+    control().sim_gpu_release()  # it ends after all
+    faults("")
+    session = card_session(MODEL)
+    right(session)
+    del session
+    gc.collect()
+    # What the kernel might have used stays: its workspace, and what it was measured with.
+    kept = memory_used()
+    assert kept - used < 80 << 20
+    session = card_session(MODEL)
+    right(session)
+    del session
+    gc.collect()
+    assert memory_used() == kept
 
 
 @on_card(*BOTH)

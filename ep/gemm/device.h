@@ -45,7 +45,7 @@ class Device {
   virtual bool lost() const noexcept = 0;
 
   // Memory of the card, aligned to 256 bytes. Free waits for nothing by itself, but the vendor's
-  // does: it synchronises the card.
+  // does: it synchronises the card (see GiveUpOn).
   virtual Result<void*> Allocate(size_t bytes) const = 0;
   virtual void Free(void* memory) const noexcept = 0;
   // Page-locked memory of the host: copies to and from it are asynchronous.
@@ -78,6 +78,12 @@ class Device {
   virtual Status SynchronizeEvent(NativeEvent event) const = 0;
   // Between two events that are done.
   virtual Status ElapsedMs(NativeEvent begin, NativeEvent end, double& ms) const = 0;
+
+  // Something here does not end, and `event`, which becomes the device's, was recorded behind it.
+  // Until it has happened stuck() is true, and what Free and FreeHost are given is kept, and freed
+  // after that: the vendor's would wait for it.
+  virtual void GiveUpOn(NativeEvent event) const noexcept = 0;
+  virtual bool stuck() const noexcept = 0;
 
   // Makes the card current on this thread; returns what was, for Restore. For calls of libraries
   // that take it from there. A few tens of nanoseconds.

@@ -66,6 +66,7 @@ MeasuringStream::~MeasuringStream() {
   // What is still queued uses what is about to be freed. What went wrong in it concerns nobody now.
   if (!broken()) static_cast<void>(Finish());
   if (!broken()) return;
+  if (hung_ && Record(finished_).ok()) device_->GiveUpOn(finished_.get());
   for (DeviceBuffer& buffer : memory_) buffer.Abandon();
   queue_->Abandon();
   finished_.Abandon();

@@ -241,6 +241,7 @@ def test_a_kernel_that_hangs_is_denied_and_left_alone(after: int, who: int) -> N
     assert result["wall_ms"] <= 100.0 + 20.0 + 1.0
     # Nothing waits for it, and nothing that it may use is freed.
     assert result["after"]["freed_while_hung"] == 0
+    assert result["after"]["given_up"] == 1
     assert result["after"]["waited_while_hung"] == 0
     assert result["after"]["streams"] == 2
     denied = {name: reason for name, _, reason in native.denials()}

@@ -25,7 +25,8 @@ Result<RocblasHandle> RocblasHandle::Create(std::shared_ptr<const Device> device
 }
 
 RocblasHandle::~RocblasHandle() {
-  if (handle_ == nullptr || library_ == nullptr) return;
+  // What it frees would wait for a kernel that does not end.
+  if (handle_ == nullptr || library_ == nullptr || device_->stuck()) return;
   const CurrentDevice current(*device_);
   library_->destroy_handle(handle_);
 }

@@ -1,6 +1,7 @@
 #include "backends/gpu/runtime_device.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace tunableop {
@@ -107,7 +108,7 @@ Result<void*> RuntimeDevice::Allocate(size_t bytes) const {
 }
 
 void RuntimeDevice::Free(void* memory) const noexcept {
-  if (memory != nullptr) Call(Capture::kIgnore, api_.Free, memory);
+  if (memory != nullptr && !Keep({memory, false})) FreeNow({memory, false});
 }
 
 Result<void*> RuntimeDevice::AllocateHost(size_t bytes) const {
@@ -120,7 +121,50 @@ Result<void*> RuntimeDevice::AllocateHost(size_t bytes) const {
 }
 
 void RuntimeDevice::FreeHost(void* memory) const noexcept {
-  if (memory != nullptr) Call(Capture::kIgnore, api_.HostFree, memory);
+  if (memory != nullptr && !Keep({memory, true})) FreeNow({memory, true});
+}
+
+void RuntimeDevice::FreeNow(const Kept& one) const noexcept {
+  Call(Capture::kIgnore, one.of_host ? api_.HostFree : api_.Free, one.memory);
+}
+
+bool RuntimeDevice::Keep(const Kept& one) const noexcept {
+  if (!stuck()) return false;
+  const std::lock_guard lock(stuck_mutex_);
+  if (given_up_.empty()) return false;
+  try {
+    kept_.push_back(one);
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): it is lost to this process
+  }
+  return true;
+}
+
+void RuntimeDevice::GiveUpOn(NativeEvent event) const noexcept {
+  if (event == nullptr) return;
+  const std::lock_guard lock(stuck_mutex_);
+  try {
+    given_up_.push_back(event);
+    stuck_.store(true, std::memory_order_release);
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): frees will wait
+  }
+}
+
+bool RuntimeDevice::stuck() const noexcept {
+  if (!stuck_.load(std::memory_order_acquire)) return false;
+  std::vector<Kept> kept;
+  {
+    const std::lock_guard lock(stuck_mutex_);
+    std::erase_if(given_up_, [this](NativeEvent event) {
+      if (Call(Capture::kIgnore, api_.EventQuery, event) == runtime_code::kNotReady) return false;
+      DestroyEvent(event);
+      return true;
+    });
+    if (!given_up_.empty()) return true;
+    stuck_.store(false, std::memory_order_release);
+    kept.swap(kept_);
+  }
+  for (const Kept& one : kept) FreeNow(one);
+  return false;
 }
 
 Status RuntimeDevice::MemoryInfo(size_t& free_bytes, size_t& total_bytes) const {

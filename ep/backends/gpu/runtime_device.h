@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backends/gpu/runtime_api.h"
 #include "gemm/device.h"
@@ -48,6 +49,9 @@ class RuntimeDevice final : public Device {
   Status SynchronizeEvent(NativeEvent event) const override;
   Status ElapsedMs(NativeEvent begin, NativeEvent end, double& ms) const override;
 
+  void GiveUpOn(NativeEvent event) const noexcept override;
+  bool stuck() const noexcept override;
+
   int MakeCurrent() const noexcept override;
   void Restore(int previous) const noexcept override;
 
@@ -69,12 +73,23 @@ class RuntimeDevice final : public Device {
   // `what` was being done: "allocating 4096 bytes".
   Status Check(int code, std::string_view what) const;
   Status Lost() const;
+  struct Kept {
+    void* memory;
+    bool of_host;
+  };
+  void FreeNow(const Kept& one) const noexcept;
+  // True: the card is stuck, and it is freed later.
+  bool Keep(const Kept& one) const noexcept;
 
   const RuntimeApi api_;
   const int ordinal_;
   const DeviceInfo info_;
   mutable std::atomic<bool> lost_{false};
   mutable std::atomic<int> lost_code_{0};
+  mutable std::atomic<bool> stuck_{false};
+  mutable std::mutex stuck_mutex_;
+  mutable std::vector<NativeEvent> given_up_;  // not happened yet, as far as is known
+  mutable std::vector<Kept> kept_;
 };
 
 }  // namespace tunableop

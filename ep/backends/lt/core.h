@@ -77,6 +77,7 @@ class QueueHandle final : public QueueState {
   QueueHandle(std::shared_ptr<const Core<V>> core, Foreign handle) noexcept
       : core_(std::move(core)), handle_(std::move(handle)) {}
   ~QueueHandle() override {
+    if (core_->device->stuck()) handle_.Abandon();  // hipBLASLt would wait for the card
     const CurrentDevice current(*core_->device);
     handle_ = Foreign();
   }

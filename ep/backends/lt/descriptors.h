@@ -31,6 +31,8 @@ class Foreign {
   }
 
   void* get() const noexcept { return object_; }
+  // It is never destroyed.
+  void Abandon() noexcept { object_ = nullptr; }
 
  private:
   void* object_ = nullptr;

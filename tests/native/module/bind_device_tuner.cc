@@ -86,6 +86,7 @@ py::dict StatsToDict(const FakeCard::Stats& stats) {
   d["pinned"] = stats.pinned;
   d["streams"] = stats.streams;
   d["events"] = stats.events;
+  d["given_up"] = stats.given_up;
   d["freed_while_hung"] = stats.freed_while_hung;
   d["waited_while_hung"] = stats.waited_while_hung;
   d["filled_bytes"] = stats.filled_bytes;

@@ -200,6 +200,18 @@ void FakeCard::DestroyEvent(NativeEvent event) const noexcept {
   delete e;
 }
 
+// It never happens.
+void FakeCard::GiveUpOn(NativeEvent event) const noexcept {
+  const std::lock_guard lock(mutex_);
+  if (events_.count(static_cast<Event*>(event)) == 0 || !hung_) std::abort();
+  ++stats_.given_up;
+}
+
+bool FakeCard::stuck() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return stats_.given_up > 0;
+}
+
 Status FakeCard::RecordEvent(NativeEvent event, NativeStream stream) const {
   const std::lock_guard lock(mutex_);
   if (!lost_.empty()) return Lost(lost_);

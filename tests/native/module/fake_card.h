@@ -62,6 +62,8 @@ class FakeCard final : public Device {
   Status QueryEvent(NativeEvent event, bool& done) const override;
   Status SynchronizeEvent(NativeEvent event) const override;
   Status ElapsedMs(NativeEvent begin, NativeEvent end, double& ms) const override;
+  void GiveUpOn(NativeEvent event) const noexcept override;
+  bool stuck() const noexcept override;
   int MakeCurrent() const noexcept override { return 0; }
   void Restore(int /*previous*/) const noexcept override {}
 
@@ -82,6 +84,7 @@ class FakeCard final : public Device {
     int64_t pinned = 0;            // bytes at this moment
     int64_t streams = 0;           // that live
     int64_t events = 0;            // that live
+    int64_t given_up = 0;          // events behind what does not end
     int64_t freed_while_hung = 0;  // calls that would have waited for ever
     int64_t waited_while_hung = 0;
     double filled_bytes = 0.0;
