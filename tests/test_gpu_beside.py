@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import os
 import threading
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import onnxruntime as ort
+import pytest
 from onnx import helper
 from support import narrow
 from support.built import built
@@ -20,6 +22,7 @@ from support.cards import (
     BOTH,
     backend,
     card_session,
+    control,
     count,
     empty_on_card,
     ep_devices,
@@ -48,7 +51,13 @@ def other() -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     library.other_gpu_streams.restype = ctypes.c_int64
     library.other_gpu_kernels.restype = ctypes.c_int64
+    library.other_gpu_one_stream.restype = ctypes.c_void_p
     return library
+
+
+def runtime(name: str, *arguments: Any) -> int:
+    """runtime("StreamBeginCapture", ...) is cudaStreamBeginCapture or hipStreamBeginCapture."""
+    return int(control()[backend() + name](*arguments))
 
 
 def mixed(length: int) -> onnx.ModelProto:
@@ -176,6 +185,49 @@ def test_threads_on_one_stream_take_turns_in_its_workspace() -> None:
     assert not failures, f"{len(failures)} threads: {failures[0]}"
     assert other().other_gpu_streams() == 1
     assert count("misuse") == 0
+
+
+@on_card(*BOTH, OTHER_GPU_ONE_STREAM="1")
+def test_a_copy_while_a_graph_is_captured_is_refused_and_does_not_spoil_it() -> None:
+    session = beside(2)
+    x = narrow.random((5, 8), "fp32", 1)
+    close(session.run(None, {"X": x})[0], product(x, 2))
+    stream, graph = ctypes.c_void_p(other().other_gpu_one_stream()), ctypes.c_void_p()
+    assert runtime("StreamBeginCapture", stream, 0) == 0
+    with pytest.raises(Exception, match="a graph is being captured"):
+        value_on_card(x)
+    assert runtime("StreamEndCapture", stream, ctypes.byref(graph)) == 0
+    assert runtime("GraphDestroy", graph) == 0
+    close(session.run(None, {"X": x})[0], product(x, 2))
+
+
+@on_card(*BOTH)
+def test_a_graph_that_another_thread_captures_is_not_spoiled() -> None:
+    # It would be by what libraries allocate for a handle, load of kernels, or wait for at its end.
+    ep_devices()
+    stream, graph = ctypes.c_void_p(), ctypes.c_void_p()
+    assert runtime("StreamCreateWithFlags", ctypes.byref(stream), 1) == 0
+    x = narrow.random((5, 8), "fp32", 1)
+    failures: list[str] = []
+
+    def serve() -> None:
+        try:
+            for tuning in ("off", "online"):
+                session = card_session(mixed(2), tuning=tuning, max_tuning_ms=5, warmup_iter=1)
+                for _ in range(2):
+                    close(session.run(None, {"X": x})[0], product(x, 2), tuning)
+                del session
+                gc.collect()
+        except BaseException as error:
+            failures.append(str(error))
+
+    assert runtime("StreamBeginCapture", stream, 0) == 0  # for all threads
+    thread = threading.Thread(target=serve)
+    thread.start()
+    thread.join()
+    assert not failures, failures[0]
+    assert runtime("StreamEndCapture", stream, ctypes.byref(graph)) == 0
+    assert count("matmuls") > 0
 
 
 @on_card(*BOTH)

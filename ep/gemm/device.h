@@ -89,6 +89,11 @@ class Device {
   // that take it from there. A few tens of nanoseconds.
   virtual int MakeCurrent() const noexcept = 0;
   virtual void Restore(int previous) const noexcept = 0;
+
+  // From here on what other threads capture into graphs forbids this thread no calls, and is not
+  // spoiled by them; returns what was, for HeedCaptures. The card is current.
+  virtual int IgnoreCaptures() const noexcept = 0;
+  virtual void HeedCaptures(int previous) const noexcept = 0;
 };
 
 // The card is current on this thread while this lives.
@@ -102,6 +107,22 @@ class CurrentDevice {
 
  private:
   const Device& device_;
+  const int previous_;
+};
+
+// The same for calls of libraries that allocate, load code or wait for the card, which spoil what
+// any thread captures unless that is ignored.
+class CurrentAside {
+ public:
+  explicit CurrentAside(const Device& device) noexcept
+      : device_(device), current_(device), previous_(device.IgnoreCaptures()) {}
+  ~CurrentAside() { device_.HeedCaptures(previous_); }
+  CurrentAside(const CurrentAside&) = delete;
+  CurrentAside& operator=(const CurrentAside&) = delete;
+
+ private:
+  const Device& device_;
+  const CurrentDevice current_;
   const int previous_;
 };
 

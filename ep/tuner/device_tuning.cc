@@ -45,7 +45,7 @@ DeviceTuning::DeviceTuning(const Problem& problem, const Operands& operands,
 }
 
 Result<TuneResult> DeviceTuning::Run(Backends backends) {
-  const CurrentDevice current(session_.device());
+  const CurrentAside current(session_.device());
   Result<TuneResult> result = RunToEnd(backends);
   if (!fatal_.ok()) {
     return Status(StatusCode::kInternal, ToString(problem_) + ": " + std::string(fatal_.message()));

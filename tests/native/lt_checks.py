@@ -7,45 +7,20 @@ Fails by an exception.
 
 from __future__ import annotations
 
-import ctypes
-import os
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tunableop_native_tests as native
+from card_checks import WORKSPACE, capture, count, is_hip, set_faults
 from lt_products import Product, Trial, checked, variants
 
-MIB = 1 << 20
-WORKSPACE = 32 * MIB
 LIBRARY = "cublaslt"
-
-
-def is_hip() -> bool:
-    return LIBRARY == "hipblaslt"
 
 
 def open_library() -> native.CardLibrary:
     return native.CardLibrary(0, LIBRARY)
-
-
-def simulation() -> ctypes.CDLL:
-    """The simulated library's controls."""
-    folder = Path(os.environ["TUNABLEOP_ROCM_PATH" if is_hip() else "TUNABLEOP_CUDA_PATH"])
-    name = "libamdhip64.so.*" if is_hip() else "libcudart.so.*"
-    library = ctypes.CDLL(str(next(iter(sorted(folder.glob(name))))))
-    library.sim_gpu_count.restype = ctypes.c_int64
-    return library
-
-
-def count(what: str) -> int:
-    return int(simulation().sim_gpu_count(what.encode()))
-
-
-def set_faults(faults: str) -> None:
-    simulation().sim_gpu_set_faults(faults.encode())
 
 
 def numerics() -> None:
@@ -317,6 +292,33 @@ def hits() -> None:
         assert count("matmuls") == matmuls + 50
     del kernel, trial
     assert count("descriptors") >= count("descriptors_destroyed")
+
+
+def captured() -> None:
+    """A graph holds the product; a handle cannot be made meanwhile, and is not."""
+    library = open_library()
+    trial = Trial(Product(32, 48, 64), library, library.lane(WORKSPACE))
+    for candidate in library.candidates(trial.problem)[:3]:
+        kernel = library.prepare(trial.problem, candidate)
+        lane = library.lane(WORKSPACE)
+        device_c = trial.upload(trial.start())
+
+        def judge(device_c: native.CardArray = device_c, name: str = candidate.full_name) -> None:
+            flat = trial.start()
+            device_c.read(flat)
+            trial.judge(flat, f"{name} from a graph")
+
+        operands = (trial.device_a, trial.device_b, device_c)
+        handles = count("handles")
+        with capture(lane, lambda: None), pytest.raises(OSError, match="graph"):
+            kernel.enqueue(lane, *operands)
+        assert count("handles") == handles
+        trial.run(kernel, lane)
+        watched = count("handles"), count("mallocs")
+        with capture(lane, judge):
+            kernel.enqueue(lane, *operands)
+            assert (count("handles"), count("mallocs")) == watched
+    assert count("misuse") == 0
 
 
 def misuse() -> None:

@@ -10,39 +10,20 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tunableop_native_tests as native
+from card_checks import WORKSPACE, capture, count, set_faults
 from lt_products import Product, Trial, checked, variants
 
-MIB = 1 << 20
-WORKSPACE = 32 * MIB
 LIBRARY = "rocblas"
 
 
 def open_library() -> native.CardLibrary:
     return native.CardLibrary(0, LIBRARY)
-
-
-def runtime() -> ctypes.CDLL:
-    """The simulated HIP, with the controls of the simulation."""
-    folder = Path(os.environ["TUNABLEOP_ROCM_PATH"])
-    library = ctypes.CDLL(str(next(iter(sorted(folder.glob("libamdhip64.so.*"))))))
-    library.sim_gpu_count.restype = ctypes.c_int64
-    return library
-
-
-def count(what: str) -> int:
-    return int(runtime().sim_gpu_count(what.encode()))
-
-
-def set_faults(faults: str) -> None:
-    runtime().sim_gpu_set_faults(faults.encode())
 
 
 def solution(index: int) -> native.Candidate:
@@ -341,26 +322,6 @@ def hits() -> None:
         kernel.hammer([lane], trial.device_a, trial.device_b, [trial.device_bias], cs, 50)
         assert [count(what) for what in watched] == before
         assert count("matmuls") == matmuls + 50
-
-
-@contextmanager
-def capture(lane: native.Lane, launch: Callable[[], None]) -> Iterator[None]:
-    """What is queued on the lane's stream within goes into a graph, which `launch` then runs."""
-    hip = runtime()
-    stream = ctypes.c_void_p(lane.stream)
-    graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
-    assert hip.hipStreamBeginCapture(stream, 0) == 0
-    try:
-        yield
-    finally:
-        ended = hip.hipStreamEndCapture(stream, ctypes.byref(graph))
-    assert ended == 0
-    assert hip.hipGraphInstantiate(ctypes.byref(executable), graph, None, None, ctypes.c_size_t(0)) == 0
-    assert hip.hipGraphLaunch(executable, stream) == 0
-    assert hip.hipStreamSynchronize(stream) == 0
-    launch()
-    assert hip.hipGraphExecDestroy(executable) == 0
-    assert hip.hipGraphDestroy(graph) == 0
 
 
 def captured() -> None:

@@ -25,6 +25,7 @@ COMMON = (
     "concurrency",
     "shared_stream",
     "hits",
+    "captured",
     "misuse",
     "precisions",
 )

@@ -163,7 +163,7 @@ class RocblasBackend final : public Backend {
     if (library_->gemm_ex_get_solutions == nullptr || gemm.empty()) return {};
     const std::lock_guard lock(mutex_);
     if (listed_ == problem) return solutions_;
-    const CurrentDevice current(*device_);
+    const CurrentAside current(*device_);
     const Result<void*> handle = Asking();
     if (!handle.ok()) return {};
     std::vector<int32_t> solutions;
@@ -176,7 +176,7 @@ class RocblasBackend final : public Backend {
   Status Check(const RocblasGemm& gemm, int32_t index, const Candidate& candidate) const {
     if (!can_check_) return Status::Ok();
     const std::lock_guard lock(mutex_);
-    const CurrentDevice current(*device_);
+    const CurrentAside current(*device_);
     const Result<void*> handle = Asking();
     if (!handle.ok()) return {handle.status().code(), std::string(handle.status().message())};
     const Status status = ToStatus("rocblas_gemm_ex", gemm.Check(*library_, handle.value(), index));

@@ -7,7 +7,7 @@ namespace tunableop::blas {
 
 Result<RocblasHandle> RocblasHandle::Create(std::shared_ptr<const Device> device,
                                             std::shared_ptr<const RocblasLibrary> library) {
-  const CurrentDevice current(*device);
+  const CurrentAside current(*device);
   RocblasHandle made;
   TUNABLEOP_RETURN_IF_ERROR(
       ToStatus("rocblas_create_handle", library->create_handle(&made.handle_)));
@@ -25,9 +25,10 @@ Result<RocblasHandle> RocblasHandle::Create(std::shared_ptr<const Device> device
 }
 
 RocblasHandle::~RocblasHandle() {
+  if (handle_ == nullptr || library_ == nullptr) return;
   // What it frees would wait for a kernel that does not end.
-  if (handle_ == nullptr || library_ == nullptr || device_->stuck()) return;
-  const CurrentDevice current(*device_);
+  if (device_->lost() || device_->stuck()) return;
+  const CurrentAside current(*device_);
   library_->destroy_handle(handle_);
 }
 
@@ -68,6 +69,7 @@ Result<QueueHandles::Lease> QueueHandles::Take(const DeviceQueue& queue) noexcep
 Status QueueHandles::Make(const DeviceQueue& queue, size_t seen) noexcept {
   const std::lock_guard lock(mutex_);
   if (made_.load(std::memory_order_relaxed) > seen) return Status::Ok();
+  const CurrentAside current(queue.device());  // its own memory goes when it is given ours
   Result<RocblasHandle> made = RocblasHandle::Create(queue.shared_device(), library_);
   if (!made.ok()) return made.TakeStatus();
   void* const handle = made.value().get();

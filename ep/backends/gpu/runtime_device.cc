@@ -7,7 +7,7 @@
 namespace tunableop {
 namespace {
 
-constexpr int kNothing = -1;     // no card was current, or it could not be made so
+constexpr int kNothing = -1;     // no card was current, or what was cannot be known
 constexpr int kLostBefore = -1;  // no runtime has negative codes
 
 }  // namespace
@@ -18,14 +18,11 @@ class RuntimeDevice::Scope {
   Scope(const RuntimeDevice& device, Capture capture) noexcept : device_(device) {
     code_ = device_.Enter(previous_);
     if (code_ != runtime_code::kSuccess || capture == Capture::kObey) return;
-    const auto exchange = device_.api_.ThreadExchangeStreamCaptureMode;
-    if (exchange == nullptr) return;
     // After Enter: changing the mode makes a context on the card that is current.
-    mode_ = runtime_code::kCaptureRelaxed;
-    exchanged_ = exchange(&mode_) == runtime_code::kSuccess;
+    mode_ = device_.IgnoreCaptures();
   }
   ~Scope() {
-    if (exchanged_) device_.api_.ThreadExchangeStreamCaptureMode(&mode_);
+    device_.HeedCaptures(mode_);
     device_.Restore(previous_);
   }
   Scope(const Scope&) = delete;
@@ -37,8 +34,7 @@ class RuntimeDevice::Scope {
   const RuntimeDevice& device_;
   int previous_ = kNothing;
   int code_ = runtime_code::kSuccess;
-  int mode_ = 0;
-  bool exchanged_ = false;
+  int mode_ = kNothing;
 };
 
 RuntimeDevice::RuntimeDevice(const RuntimeApi& api, int ordinal, DeviceInfo info)
@@ -77,6 +73,19 @@ void RuntimeDevice::Note(int code) const noexcept {
   if (!api_.IsFatal(code)) return;
   int none = 0;
   lost_code_.compare_exchange_strong(none, code);
+int RuntimeDevice::IgnoreCaptures() const noexcept {
+  const auto exchange = api_.ThreadExchangeStreamCaptureMode;
+  if (exchange == nullptr) return kNothing;
+  int mode = runtime_code::kCaptureRelaxed;
+  if (exchange(&mode) == runtime_code::kSuccess) return mode;
+  api_.GetLastError();
+  return kNothing;
+}
+
+void RuntimeDevice::HeedCaptures(int previous) const noexcept {
+  if (previous != kNothing) api_.ThreadExchangeStreamCaptureMode(&previous);
+}
+
   lost_.store(true, std::memory_order_release);
 }
 

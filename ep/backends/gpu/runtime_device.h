@@ -55,6 +55,8 @@ class RuntimeDevice final : public Device {
   int MakeCurrent() const noexcept override;
   void Restore(int previous) const noexcept override;
 
+  int IgnoreCaptures() const noexcept override;
+  void HeedCaptures(int previous) const noexcept override;
  private:
   class Scope;
   enum class Capture : uint8_t {

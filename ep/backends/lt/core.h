@@ -25,7 +25,7 @@ struct Core {
       : device(std::move(owner)), api(functions) {}
   ~Core() {
     if (handle.get() == nullptr) return;
-    const CurrentDevice current(*device);
+    const CurrentAside current(*device);
     handle = Foreign();
   }
   Core(const Core&) = delete;
@@ -64,7 +64,7 @@ class Asking {
   Status TakeStatus() noexcept { return std::move(status_); }
 
  private:
-  const CurrentDevice current_;
+  const CurrentAside current_;
   const std::scoped_lock<std::mutex> lock_;
   Status status_;
 };
@@ -77,8 +77,9 @@ class QueueHandle final : public QueueState {
   QueueHandle(std::shared_ptr<const Core<V>> core, Foreign handle) noexcept
       : core_(std::move(core)), handle_(std::move(handle)) {}
   ~QueueHandle() override {
-    if (core_->device->stuck()) handle_.Abandon();  // hipBLASLt would wait for the card
-    const CurrentDevice current(*core_->device);
+    // hipBLASLt would wait for the card.
+    if (core_->device->lost() || core_->device->stuck()) handle_.Abandon();
+    const CurrentAside current(*core_->device);
     handle_ = Foreign();
   }
   QueueHandle(const QueueHandle&) = delete;
@@ -91,11 +92,18 @@ class QueueHandle final : public QueueState {
   Foreign handle_;
 };
 
-// Made at the first use of the queue. The card is current.
+// Made at the first use of the queue, since it allocates; kBusy: while a graph is captured there.
+// The card is current.
 template <typename V>
 Result<void*> HandleOf(const std::shared_ptr<const Core<V>>& core, const DeviceQueue& queue) {
   const QueueState* state = queue.state(kLtQueueSlot);
   if (state == nullptr) [[unlikely]] {
+    if (core->device->IsCapturing(queue.stream())) {
+      return Status(StatusCode::kBusy, std::string(V::kLibrary) +
+                                           " has no handle on this stream yet, and none can be "
+                                           "made while a graph is captured");
+    }
+    const CurrentAside current(*core->device);
     Result<Foreign> handle = CreateHandle(core->api);
     if (!handle.ok()) return handle.TakeStatus();
     state = queue.SetState(kLtQueueSlot,

@@ -67,8 +67,18 @@ DeviceBuffer StreamQueues::Workspace(size_t queues) {
   return {};  // kernels that need none remain
 }
 
+Status StreamQueues::Wait(NativeStream stream) const {
+  // It would spoil the graph.
+  if (device_->IsCapturing(stream)) {
+    return {StatusCode::kNotSupported,
+            "TunableOp: a graph is being captured, on a stream that would have to be waited for: "
+            "copy before or after that, and bind inputs and outputs on the card"};
+  }
+  return device_->Synchronize(stream);
+}
+
 Status StreamQueues::SynchronizeOwn() const {
-  return own_used_.load() ? device_->Synchronize(own()) : Status::Ok();
+  return own_used_.load() ? Wait(own()) : Status::Ok();
 }
 
 Status StreamQueues::SynchronizeForeign() const {
@@ -76,7 +86,7 @@ Status StreamQueues::SynchronizeForeign() const {
   if (closed_) return Status::Ok();
   for (const Node* node = head_.load(); node != nullptr; node = node->next) {
     if (node->queue.stream() != own()) {
-      TUNABLEOP_RETURN_IF_ERROR(device_->Synchronize(node->queue.stream()));
+      TUNABLEOP_RETURN_IF_ERROR(Wait(node->queue.stream()));
     }
   }
   return Status::Ok();

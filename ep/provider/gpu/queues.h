@@ -46,7 +46,7 @@ class StreamQueues {
   NativeStream default_stream() const noexcept { return has_foreign() ? nullptr : own(); }
 
   // Waits for our own stream, if kernels ever ran there, or for all others that were met; reports
-  // what went wrong on them.
+  // what went wrong on them. kNotSupported: a graph is being captured on one of them.
   Status SynchronizeOwn() const;
   Status SynchronizeForeign() const;
 
@@ -61,6 +61,7 @@ class StreamQueues {
   };
 
   const Node* Find(NativeStream stream) const noexcept;
+  Status Wait(NativeStream stream) const;
   DeviceBuffer Workspace(size_t queues);
 
   const std::shared_ptr<const Device> device_;

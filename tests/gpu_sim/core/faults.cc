@@ -35,6 +35,7 @@ constexpr std::string_view kKinds[] = {
     "lost",              // :n the card is lost at the n-th kernel from now
     "lt_unsupported",    // the GEMM library knows no kernel for this card
     "blas_unsupported",  // rocBLAS: likewise
+    "no_handles",        // libraries make none, as when the card has no memory
     "heuristic_fails",   // the heuristic returns an error
     "no_heuristics",     // the heuristic returns an empty list
 };

@@ -11,6 +11,7 @@
 #include "core/flavour.h"
 #include "core/graveyard.h"
 #include "core/lt_objects.h"
+#include "core/stream.h"
 #include "cuda/cublaslt_algos.h"
 
 using simgpu::Attribute;
@@ -80,6 +81,9 @@ extern "C" {
 SIM_API int cublasLtCreate(void** handle) {
   if (handle == nullptr) return kInvalidValue;
   if (simgpu::Healthy() != simgpu::Err::kOk) return kNotInitialized;
+  if (simgpu::FaultOn("no_handles")) return kNotInitialized;
+  // It takes memory of the card.
+  if (simgpu::ForbiddenInCapture() != simgpu::Err::kOk) return kNotInitialized;
   auto* const made = new LtHandle;
   made->ordinal = simgpu::Current();
   *handle = made;

@@ -93,6 +93,9 @@ extern "C" {
 SIM_API hipblasStatus_t hipblasLtCreate(void** handle) {
   if (handle == nullptr) return kHipInvalidValue;
   if (simgpu::Healthy() != simgpu::Err::kOk) return kHipNotInitialized;
+  if (simgpu::FaultOn("no_handles")) return kHipNotInitialized;
+  // It takes memory of the card.
+  if (simgpu::ForbiddenInCapture() != simgpu::Err::kOk) return kHipNotInitialized;
   auto* const made = new HipHandle;
   made->ordinal = simgpu::Current();
   *handle = made;

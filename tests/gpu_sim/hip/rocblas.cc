@@ -194,6 +194,9 @@ extern "C" {
 SIM_API int rocblas_create_handle(void** handle) {
   if (handle == nullptr) return kInvalidPointer;
   if (simgpu::Healthy() != Err::kOk) return kInternalError;
+  if (simgpu::FaultOn("no_handles")) return kInternalError;
+  // It takes memory of the card.
+  if (simgpu::ForbiddenInCapture() != Err::kOk) return kInternalError;
   auto* const made = new Handle;
   made->ordinal = simgpu::Current();
   *handle = made;

@@ -66,6 +66,8 @@ class FakeCard final : public Device {
   bool stuck() const noexcept override;
   int MakeCurrent() const noexcept override { return 0; }
   void Restore(int /*previous*/) const noexcept override {}
+  int IgnoreCaptures() const noexcept override { return 0; }
+  void HeedCaptures(int /*previous*/) const noexcept override {}
 
   // For kernels. A launch of one that takes `ms`, or `warm_ms` when another one ran since the
   // caches were overwritten last; `host_ms`: what the launch costs the host on top.

@@ -358,5 +358,6 @@ OTHER_EXPORT OrtStatus* CreateEpFactories(const char* /*name*/, const OrtApiBase
 OTHER_EXPORT OrtStatus* ReleaseEpFactory(OrtEpFactory* /*factory*/) { return nullptr; }
 
 OTHER_EXPORT int64_t other_gpu_streams() { return g_streams; }
+OTHER_EXPORT void* other_gpu_one_stream() { return Stream::TheUsers(); }
 OTHER_EXPORT int64_t other_gpu_kernels() { return g_kernels; }
 OTHER_EXPORT int64_t other_gpu_transfers() { return g_transfers; }
