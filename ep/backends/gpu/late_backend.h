@@ -3,6 +3,7 @@
 // context on each, which takes hundreds of megabytes there, for a process that uses one or none.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -15,7 +16,8 @@
 
 namespace tunableop {
 
-// Where the library turns out not to run on the card, it has no candidates.
+// Where the library turns out not to run on the card, it has no candidates. Where it could not be
+// made ready for another reason (no memory on the card), it is tried again.
 class LateBackend final : public Backend {
  public:
   // `name`: Backend::library of what `make` makes; a literal.
@@ -32,17 +34,19 @@ class LateBackend final : public Backend {
                                         const Candidate& candidate) const override;
 
   // Makes it ready. Empty: it can run; else why not.
-  const std::string& WhyNot() const;
+  std::string WhyNot() const;
 
  private:
-  const Backend* Made() const;
+  const Backend* Made() const noexcept;
 
   const char* const name_;
   const GemmLibrary::Make make_;
   const std::shared_ptr<const Device> device_;
   const VendorLibrary file_;
-  mutable std::once_flag once_;
-  mutable std::shared_ptr<const Backend> made_;
+  mutable std::atomic<const Backend*> made_ = nullptr;
+  mutable std::atomic<bool> never_ = false;  // it cannot run here
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<const Backend> owned_;
   mutable std::string why_not_;
 };
 

@@ -53,7 +53,8 @@ class LtBackend final : public Backend {
     auto core = std::make_shared<Core<V>>(std::move(device), api.value());
     Result<std::string> version = kernels.value().Version(*core);
     if (!version.ok()) {
-      if (version.status().code() == StatusCode::kOutOfMemory) return version.TakeStatus();
+      // No handle: mostly for want of memory, of which there may be some another time.
+      if (version.status().code() != StatusCode::kNotSupported) return version.TakeStatus();
       return Status(StatusCode::kNotSupported,
                     std::string(version.status().message()) + " (" + arch + ")");
     }

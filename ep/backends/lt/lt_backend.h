@@ -30,7 +30,7 @@ inline constexpr size_t kLtQueueSlot = 0;
 inline constexpr size_t kLtWorkspaceBytes = size_t{32} << 20;
 
 // kNotSupported, with the reason: a symbol is missing, the library is too old, or it cannot run on
-// this card. kOutOfMemory.
+// this card. kOutOfMemory, kInternal: it could not be asked, which may be otherwise another time.
 Result<std::shared_ptr<const Backend>> MakeCublasLtBackend(std::shared_ptr<const Device> device,
                                                            const VendorLibrary& library);
 Result<std::shared_ptr<const Backend>> MakeHipblasLtBackend(std::shared_ptr<const Device> device,

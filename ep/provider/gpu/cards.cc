@@ -9,7 +9,6 @@
 namespace tunableop {
 namespace {
 
-constexpr size_t kTypes = 4;
 constexpr size_t kAlignment = 256;
 
 Result<OrtMemoryInfo*> MakeMemoryInfo(const char* name, const Device& device,
@@ -130,16 +129,12 @@ Result<const OrtHardwareDevice*> Card::MakeHardwareDevice() {
 
 bool Card::Runs(DataType type) {
   const std::lock_guard lock(mutex_);
-  if (!types_known_) {
-    for (size_t i = 0; i < kTypes; ++i) {
-      const Problem problem = Plain(static_cast<DataType>(i));
-      for (const std::shared_ptr<const Backend>& backend : gpu_.backends) {
-        if (!backend->Candidates(problem, CandidateScope::kDefault).empty()) types_ |= 1U << i;
-      }
-    }
-    types_known_ = true;
+  const uint32_t bit = 1U << static_cast<uint32_t>(type);
+  for (const std::shared_ptr<const Backend>& backend : gpu_.backends) {
+    if ((types_ & bit) != 0) break;
+    if (!backend->Candidates(Plain(type), CandidateScope::kDefault).empty()) types_ |= bit;
   }
-  return (types_ >> static_cast<uint32_t>(type) & 1U) != 0;
+  return (types_ & bit) != 0;
 }
 
 void Card::Add(MemoryPool* pool) {

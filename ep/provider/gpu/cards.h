@@ -39,7 +39,8 @@ class Card {
   // For a card that ONNX Runtime does not list. Made at the first call.
   Result<const OrtHardwareDevice*> MakeHardwareDevice();
 
-  // Element types that some library has kernels for. The first call asks them.
+  // Whether some library has kernels for this type of elements. They are asked, until one has: that
+  // none has may be for want of memory.
   bool Runs(DataType type);
 
   void Add(MemoryPool* pool);
@@ -65,8 +66,7 @@ class Card {
   OrtMemoryInfo* host_memory_ = nullptr;
   std::mutex mutex_;  // on making what is made late
   OrtHardwareDevice* hardware_device_ = nullptr;
-  uint32_t types_ = 0;
-  bool types_known_ = false;
+  uint32_t types_ = 0;  // that have kernels: 1 << DataType
   std::mutex pools_mutex_;
   std::vector<MemoryPool*> pools_;
 };
