@@ -6,14 +6,16 @@ import gc
 import os
 import re
 import subprocess
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
 import pytest
+from onnxruntime_ep_tunableop import _control
 from support import narrow
 from support.cards import (
-from onnxruntime_ep_tunableop import _control
     BOTH,
     FLAVOURS,
     backend,
@@ -23,6 +25,8 @@ from onnxruntime_ep_tunableop import _control
     empty_on_card,
     ep_devices,
     faults,
+    flavour,
+    folder,
     memory_used,
     on_card,
     value_on_card,
@@ -260,10 +264,6 @@ def test_a_forked_child_is_told_that_it_cannot_use_the_card() -> None:
     right(session)
 
 
-def no_crash_at_exit(done: subprocess.CompletedProcess[str]) -> None:
-    assert "still here" in done.stdout
-
-
 @on_card(*BOTH)
 def test_a_card_that_had_no_memory_for_a_librarys_handle_is_asked_again() -> None:
     ep_devices()
@@ -279,6 +279,36 @@ def test_a_card_that_had_no_memory_for_a_librarys_handle_is_asked_again() -> Non
     right(session)
     (shape,) = tunableop.explain(session).shapes
     assert shape.kernel.startswith(library)
+
+
+def only_hipblaslt() -> None:
+    """No rocBLAS: then a card that hipBLASLt has no kernels for cannot be used."""
+    place = Path(tempfile.mkdtemp())
+    for name in ("libamdhip64.so.7", "libhipblaslt.so.1"):
+        (place / name).symlink_to(folder(flavour()) / name)
+    os.environ["TUNABLEOP_ROCM_PATH"] = str(place)
+
+
+@on_card("rocm7", SIM_GPU_FAULTS="lt_unsupported")
+def test_a_card_that_turns_out_to_be_of_no_use_is_not_taken_for_auto() -> None:
+    only_hipblaslt()
+    reason = "hipblaslt 1.1.0.* has no kernels for gfx942"
+    (first, _, cpu) = tunableop.devices()
+    assert first.id == "hip:0"
+    assert first.libraries == {}
+    assert re.search(reason, first.missing["libhipblaslt"])
+    assert cpu.id == "cpu"
+    session = tunableop.InferenceSession(MODEL, tuning="off")
+    assert tunableop.explain(session).nodes[0].claimed
+    right(session)
+    assert count("kernels") == 0
+    for device in ("hip", "hip:0", "hip:1"):
+        with pytest.raises(tunableop.NoDeviceError, match=f"cannot be used: .*{reason}"):
+            tunableop.InferenceSession(MODEL, device=device)
+
+
+def no_crash_at_exit(done: subprocess.CompletedProcess[str]) -> None:
+    assert "still here" in done.stdout
 
 
 @on_card(*BOTH, check=no_crash_at_exit)

@@ -54,13 +54,23 @@ py::list Cards() {
     entry["runtime"] = Version(device, info.runtime_version);
     py::dict libraries;
     for (const std::shared_ptr<const Backend>& backend : gpu.backends) {
+      if (!WhyNot(*backend).empty()) continue;
       libraries[py::str(std::string(backend->library()))] = backend->identity();
     }
     entry["libraries"] = std::move(libraries);
-    entry["reason"] = gpu.reason;
+    entry["reason"] = WhyUnusable(gpu);
     list.append(std::move(entry));
   }
   return list;
+}
+
+std::string WhyCardIsUnusable(const std::string& backend, int ordinal) {
+  for (const Gpu& gpu : Gpus()) {
+    if (gpu.device->backend() == backend && gpu.device->ordinal() == ordinal) {
+      return WhyUnusable(gpu);
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -77,6 +87,7 @@ py::dict ToDict(const Fingerprint& f) {
 void BindLibraries(py::module_& module) {
   module.def("libraries", [] { return ToList(CpuLibraries()); });
   module.def("gpus", &Cards);
+  module.def("why_card_is_unusable", &WhyCardIsUnusable, py::arg("backend"), py::arg("ordinal"));
   module.def("gpu_libraries", [] { return ToList(GpuLibraries()); });
   module.def("set_openblas_search_path", &SetOpenBlasSearchPath, py::arg("path"));
   module.def("cpu_fingerprint", [] { return ToDict(CpuFingerprint()); });

@@ -85,7 +85,7 @@ def _listed(device: Any, first: bool) -> Listed:
 
 
 def choose(device: str) -> Listed:
-    """The device that option `device` means; "auto" is the first card, else the CPU.
+    """The device that option `device` means; "auto" is the first card that can be used, else the CPU.
 
     Raises:
         OptionError: the text is none of the allowed ones.
@@ -97,10 +97,16 @@ def choose(device: str) -> Listed:
     if device == "auto":
         if not there[0].is_card:
             _warn_of_a_card_without_libraries()
-        return there[0]
+        return next((entry for entry in there if not _warn_if_unusable(entry)), there[-1])
+    reasons: list[str] = []
     for entry in there:
         if device in (entry.id, entry.backend):
-            return entry
+            reason = _why_unusable(entry)
+            if not reason:
+                return entry
+            reasons.append(f"{entry} cannot be used: {reason}")
+    if reasons:
+        raise NoDeviceError(f"device='{device}': {'; '.join(reasons)}")
     backend = device.partition(":")[0]
     names = ", ".join(map(str, there))
     if backend != CPU and not any(entry.backend == backend for entry in there):
@@ -124,16 +130,33 @@ def _why_no_card(backend: str) -> str:
     return f"{vendor} finds no card"
 
 
+def _why_unusable(entry: Listed) -> str:
+    """Some libraries say only when they are made ready for a card that they have nothing for it."""
+    return _core.why_card_is_unusable(entry.backend, entry.ordinal) if entry.is_card else ""
+
+
+def _warn_if_unusable(entry: Listed) -> bool:
+    reason = _why_unusable(entry)
+    if reason:
+        _warn_once(f"device='auto' does not take {entry}: it cannot be used: {reason}")
+    return bool(reason)
+
+
 def _warn_of_a_card_without_libraries() -> None:
-    """Once in a process: whoever has a card and says nothing expects it to be used."""
+    """Whoever has a card and says nothing expects it to be used."""
     for gpu in _core.gpus():
-        line = (
-            f"device='auto' takes the CPU: {gpu['backend']}:{gpu['ordinal']} ({gpu['name']}) "
-            f"cannot be used: {gpu['reason']}"
-        )
-        if gpu["reason"] and line not in _warned:
-            _warned.add(line)
-            logger.warning("%s", line)
+        if gpu["reason"]:
+            _warn_once(
+                f"device='auto' takes the CPU: {gpu['backend']}:{gpu['ordinal']} ({gpu['name']}) "
+                f"cannot be used: {gpu['reason']}"
+            )
+
+
+def _warn_once(line: str) -> None:
+    """In a process."""
+    if line not in _warned:
+        _warned.add(line)
+        logger.warning("%s", line)
 
 
 def name_of(provider: Provider) -> str:

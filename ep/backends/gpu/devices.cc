@@ -98,12 +98,6 @@ VendorFound LookFor(VendorTable table) {
   return found;
 }
 
-// Makes it ready. Empty: it can run.
-std::string WhyNot(const Backend& backend) {
-  const auto* late = dynamic_cast<const LateBackend*>(&backend);
-  return late != nullptr ? late->WhyNot() : "";
-}
-
 LibraryState RuntimeState(const VendorFound& found) {
   LibraryState line;
   line.library = found.table.runtime;
@@ -157,6 +151,11 @@ const Found& TheFound() {
 }  // namespace
 
 std::span<const Gpu> Gpus() { return TheFound().gpus; }
+
+std::string WhyNot(const Backend& backend) {
+  const auto* late = dynamic_cast<const LateBackend*>(&backend);
+  return late != nullptr ? late->WhyNot() : "";
+}
 
 std::string WhyUnusable(const Gpu& gpu) {
   std::string why = gpu.reason;

@@ -30,6 +30,8 @@ struct Gpu {
 // In the order of the runtimes: CUDA's cards, then HIP's.
 std::span<const Gpu> Gpus();
 
+// Makes a library of a Gpu ready for its card. Empty: it can run there; else why not.
+std::string WhyNot(const Backend& backend);
 // Makes the libraries of a card ready, one by one, until one can run on it. Empty: one can. Else
 // why none can.
 std::string WhyUnusable(const Gpu& gpu);
