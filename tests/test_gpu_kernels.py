@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
+import os
 from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
 import pytest
 from support import narrow
@@ -290,21 +293,28 @@ def test_a_type_that_no_library_can_run_is_refused() -> None:
     np.testing.assert_allclose(session.run(None, {"A": a, "B": b})[0], a @ b, rtol=1e-5)
 
 
-@on_card("cuda13")  # hipBLASLt names its kernels otherwise for another layout
-def test_an_elected_kernel_gets_the_transposed_weight_it_reads() -> None:
+def with_a_transposed_weight() -> tuple[ort.InferenceSession, dict[str, Any], Any]:
+    """A session whose kernel reads a transposed copy of its weight, what to feed it, and the answer."""
     b = narrow.random((64, 96), "fp32", 2)
     model = narrow.one_node("MatMul", {"A": (5, 64), "B": (64, 96)}, {"B": b}, "fp32")
     a = narrow.random((5, 64), "fp32", 1)
     feeds = {"A": narrow.feed(a)}
-    right = narrow.wide(a) @ narrow.wide(b)
     tuned = card_session(model, tuning="online")
     tuned.run(None, feeds)
     results = tunableop.get_tuning_results(tuned)
     entry = results["machines"][0]["entries"][0]
     listed = entry["default_kernel"].split(":", 1)
     entry["winner"] |= {"library": listed[0], "kernel": listed[1] + "/bt", "opaque_id": -1}
-    session = card_session(model, tuning="cached")
+    settings = ort.SessionOptions()
+    settings.intra_op_num_threads = 1  # a forked child has no others to wait for
+    session = card_session(model, settings=settings, tuning="cached")
     assert tunableop.set_tuning_results(session, results) == []
+    return session, feeds, narrow.wide(a) @ narrow.wide(b)
+
+
+@on_card("cuda13")  # hipBLASLt names its kernels otherwise for another layout
+def test_an_elected_kernel_gets_the_transposed_weight_it_reads() -> None:
+    session, feeds, right = with_a_transposed_weight()
     before = count("mallocs")
     for _ in range(3):
         assert np.allclose(session.run(None, feeds)[0], right, rtol=0, atol=1e-4)
@@ -315,3 +325,20 @@ def test_an_elected_kernel_gets_the_transposed_weight_it_reads() -> None:
     made = count("mallocs") - before
     session.run(None, feeds)
     assert count("mallocs") - before == made, "the copy is made once"
+
+
+@on_card("cuda13")
+def test_a_forked_child_gives_nothing_of_its_parents_card_back() -> None:
+    session, feeds, right = with_a_transposed_weight()
+    assert np.allclose(session.run(None, feeds)[0], right, rtol=0, atol=1e-4)
+    child = os.fork()
+    if child == 0:
+        before = count("frees"), count("handles_destroyed")
+        try:
+            del session
+            gc.collect()
+        finally:
+            os._exit(0 if (count("frees"), count("handles_destroyed")) == before else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert np.allclose(session.run(None, feeds)[0], right, rtol=0, atol=1e-4)

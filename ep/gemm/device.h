@@ -33,7 +33,7 @@ struct DeviceInfo {
 //
 // Errors: kOutOfMemory; kNotFound: no such card, or no driver; kInternal, with the runtime's words,
 // for the rest. After an error that a card does not recover from (a lost device, an illegal
-// address) lost() is true, and everything fails.
+// address) lost() is true, and everything fails; so it is in a child of fork.
 class Device {
  public:
   virtual ~Device() = default;

@@ -1,5 +1,7 @@
 #include "backends/gpu/runtime_device.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -9,6 +11,13 @@ namespace {
 
 constexpr int kNothing = -1;     // no card was current, or what was cannot be known
 constexpr int kLostBefore = -1;  // no runtime has negative codes
+
+// A child of fork has its parent's handles and none of its cards: no runtime of the vendors works
+// there, not even to free something.
+std::atomic<uint64_t> g_forks{0};
+void CountFork() { g_forks.fetch_add(1, std::memory_order_relaxed); }
+// Before any device is made: while the library is loaded.
+const int g_registered = ::pthread_atfork(nullptr, nullptr, &CountFork);
 
 }  // namespace
 
@@ -38,7 +47,13 @@ class RuntimeDevice::Scope {
 };
 
 RuntimeDevice::RuntimeDevice(const RuntimeApi& api, int ordinal, DeviceInfo info)
-    : api_(api), ordinal_(ordinal), info_(std::move(info)) {}
+    : api_(api), ordinal_(ordinal), info_(std::move(info)), forks_(g_forks.load()) {
+  static_cast<void>(g_registered);
+}
+
+bool RuntimeDevice::lost() const noexcept {
+  return lost_.load(std::memory_order_acquire) || forks_ != g_forks.load(std::memory_order_relaxed);
+}
 
 int RuntimeDevice::Enter(int& previous) const noexcept {
   if (api_.GetDevice(&previous) != runtime_code::kSuccess) previous = kNothing;
@@ -58,6 +73,19 @@ void RuntimeDevice::Restore(int previous) const noexcept {
   if (api_.SetDevice(previous) != runtime_code::kSuccess) api_.GetLastError();
 }
 
+int RuntimeDevice::IgnoreCaptures() const noexcept {
+  const auto exchange = api_.ThreadExchangeStreamCaptureMode;
+  if (exchange == nullptr) return kNothing;
+  int mode = runtime_code::kCaptureRelaxed;
+  if (exchange(&mode) == runtime_code::kSuccess) return mode;
+  api_.GetLastError();
+  return kNothing;
+}
+
+void RuntimeDevice::HeedCaptures(int previous) const noexcept {
+  if (previous != kNothing) api_.ThreadExchangeStreamCaptureMode(&previous);
+}
+
 template <typename Function, typename... Arguments>
 int RuntimeDevice::Call(Capture capture, Function function, Arguments... arguments) const noexcept {
   if (lost()) return kLostBefore;
@@ -73,23 +101,15 @@ void RuntimeDevice::Note(int code) const noexcept {
   if (!api_.IsFatal(code)) return;
   int none = 0;
   lost_code_.compare_exchange_strong(none, code);
-int RuntimeDevice::IgnoreCaptures() const noexcept {
-  const auto exchange = api_.ThreadExchangeStreamCaptureMode;
-  if (exchange == nullptr) return kNothing;
-  int mode = runtime_code::kCaptureRelaxed;
-  if (exchange(&mode) == runtime_code::kSuccess) return mode;
-  api_.GetLastError();
-  return kNothing;
-}
-
-void RuntimeDevice::HeedCaptures(int previous) const noexcept {
-  if (previous != kNothing) api_.ThreadExchangeStreamCaptureMode(&previous);
-}
-
   lost_.store(true, std::memory_order_release);
 }
 
 Status RuntimeDevice::Lost() const {
+  if (forks_ != g_forks.load()) {
+    return {StatusCode::kInternal, std::string(backend()) + ":" + std::to_string(ordinal_) +
+                                       " cannot be used in a process that was forked after its "
+                                       "driver was loaded"};
+  }
   return {StatusCode::kInternal,
           std::string(backend()) + ":" + std::to_string(ordinal_) +
               " is lost until this process ends: " + api_.Words(lost_code_.load())};
@@ -159,7 +179,7 @@ void RuntimeDevice::GiveUpOn(NativeEvent event) const noexcept {
 }
 
 bool RuntimeDevice::stuck() const noexcept {
-  if (!stuck_.load(std::memory_order_acquire)) return false;
+  if (lost() || !stuck_.load(std::memory_order_acquire)) return false;
   std::vector<Kept> kept;
   {
     const std::lock_guard lock(stuck_mutex_);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -24,7 +25,7 @@ class RuntimeDevice final : public Device {
   uint32_t vendor_id() const noexcept override { return api_.vendor_id; }
   int ordinal() const noexcept override { return ordinal_; }
   const DeviceInfo& info() const noexcept override { return info_; }
-  bool lost() const noexcept override { return lost_.load(std::memory_order_acquire); }
+  bool lost() const noexcept override;
 
   Result<void*> Allocate(size_t bytes) const override;
   void Free(void* memory) const noexcept override;
@@ -54,9 +55,9 @@ class RuntimeDevice final : public Device {
 
   int MakeCurrent() const noexcept override;
   void Restore(int previous) const noexcept override;
-
   int IgnoreCaptures() const noexcept override;
   void HeedCaptures(int previous) const noexcept override;
+
  private:
   class Scope;
   enum class Capture : uint8_t {
@@ -86,6 +87,7 @@ class RuntimeDevice final : public Device {
   const RuntimeApi api_;
   const int ordinal_;
   const DeviceInfo info_;
+  const uint64_t forks_;  // of the process that made this
   mutable std::atomic<bool> lost_{false};
   mutable std::atomic<int> lost_code_{0};
   mutable std::atomic<bool> stuck_{false};
