@@ -74,9 +74,9 @@ Result<TuneResult> SessionState::TuneOnCard(const Problem& problem, const Operan
   });
 }
 
-std::shared_ptr<const Plan> SessionState::PlanWithoutCopy(const Problem& problem,
-                                                          const Plan& plan) const {
-  if (!plan.needs_transposed_b()) return nullptr;
+std::shared_ptr<const Plan> SessionState::PlanWithoutCopy(
+    const Problem& problem, const std::shared_ptr<const Plan>& plan) const {
+  if (!plan->needs_transposed_b()) return nullptr;
   for (const std::shared_ptr<const Backend>& backend : target_.backends()) {
     if (backend->may_hang()) continue;
     for (const Candidate& candidate : backend->Candidates(problem, CandidateScope::kDefault)) {
@@ -85,7 +85,7 @@ std::shared_ptr<const Plan> SessionState::PlanWithoutCopy(const Problem& problem
       if (other.ok() && !other.value()->needs_transposed_b()) return std::move(other).value();
     }
   }
-  return nullptr;
+  return plan;
 }
 
 Status SessionState::RunOnCopy(const Entry& entry, const Operands& operands, Executor& executor,
@@ -133,7 +133,10 @@ const void* SessionState::MakeTransposed(const Entry& entry, const Operands& ope
     transposed_bytes_.fetch_sub(bytes);
     return refuse(status.message());
   }
-  return node.transposed.Keep(operands.b, std::move(memory).value());
+  const void* const mine = memory.value().data();
+  const void* const kept = node.transposed.Keep(operands.b, std::move(memory).value());
+  if (kept != mine) transposed_bytes_.fetch_sub(bytes);  // another thread's was there before
+  return kept;
 }
 
 Result<PendingTuning> SessionState::CopyForLater(const Problem& problem, const Operands& operands,

@@ -203,7 +203,7 @@ std::shared_ptr<const Entry> SessionState::Adopt(const Problem& problem) {
       auto entry = std::make_shared<Entry>();
       entry->record = known.record;
       entry->plan = std::move(plan).value();
-      entry->plan_without_copy = PlanWithoutCopy(problem, *entry->plan);
+      entry->plan_without_copy = PlanWithoutCopy(problem, entry->plan);
       entry->tuned = true;
       entry->why = known.why;
       entry->hash = Hash(problem);
@@ -242,7 +242,7 @@ std::shared_ptr<const Entry> SessionState::AdoptRange(const Problem& problem) {
   entry->record.default_ms = 0.0;
   entry->record.stock_ms = 0.0;
   entry->plan = std::move(plan).value();
-  entry->plan_without_copy = PlanWithoutCopy(problem, *entry->plan);
+  entry->plan_without_copy = PlanWithoutCopy(problem, entry->plan);
   entry->tuned = true;
   entry->why = "m from " + std::to_string(known.record.m_low) + " to " +
                std::to_string(known.record.m_high) +
@@ -322,7 +322,7 @@ void SessionState::StartFromNeighbour(Entry& entry) {
   if (!plan.ok()) return;
   entry.record.winner = *winner;
   entry.plan = std::move(plan).value();
-  entry.plan_without_copy = PlanWithoutCopy(problem, *entry.plan);
+  entry.plan_without_copy = PlanWithoutCopy(problem, entry.plan);
 }
 
 Status SessionState::RunDefault(const Problem& problem, const Operands& operands,

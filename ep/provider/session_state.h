@@ -244,8 +244,10 @@ class SessionState {
   // session_card.cc: what only a card has.
   Result<TuneResult> TuneOnCard(const Problem& problem, const Operands& operands,
                                 Executor& executor, const TunerOptions& options);
-  // The default kernel, where `plan` needs a copy of B; null otherwise.
-  std::shared_ptr<const Plan> PlanWithoutCopy(const Problem& problem, const Plan& plan) const;
+  // The default kernel, where `plan` needs a copy of B (`plan` itself: there is none that does
+  // not); null otherwise.
+  std::shared_ptr<const Plan> PlanWithoutCopy(const Problem& problem,
+                                              const std::shared_ptr<const Plan>& plan) const;
   // Runs a plan that reads a transposed copy of the weight, which is made in its first call.
   Status RunOnCopy(const Entry& entry, const Operands& operands, Executor& executor,
                    GemmNode& node);

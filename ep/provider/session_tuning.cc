@@ -109,7 +109,7 @@ std::shared_ptr<const Entry> SessionState::MakeEntry(const Problem& problem,
     record.m_high = range.high;
   }
   entry->plan = result.plan;
-  entry->plan_without_copy = PlanWithoutCopy(problem, *result.plan);
+  entry->plan_without_copy = PlanWithoutCopy(problem, result.plan);
   entry->tuned = true;
   entry->why = result.why;
   entry->hash = Hash(problem);
@@ -132,7 +132,7 @@ std::shared_ptr<const Entry> SessionState::Renew(const Entry& serving, const Tun
   entry->record.temperature_c = state.temperature_c.value_or(entry->record.temperature_c);
   if (result.clock_mhz > 0.0) entry->record.clock_mhz = result.clock_mhz;
   entry->plan = result.plan;
-  entry->plan_without_copy = PlanWithoutCopy(entry->record.problem, *result.plan);
+  entry->plan_without_copy = PlanWithoutCopy(entry->record.problem, result.plan);
   entry->tuned = true;
   entry->why = serving.why;
   entry->hash = serving.hash;
