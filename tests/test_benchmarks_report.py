@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from benchmarks import report  # noqa: E402
+from benchmarks import report
 
 ROOT = Path(__file__).resolve().parent.parent
 

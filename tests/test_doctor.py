@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from onnxruntime_ep_tunableop.doctor import (
     text,
 )
 from onnxruntime_ep_tunableop.doctor.check import REPORT, Finding, asks, count
+from support.built import ROOT
 from support.doctor import distribution
 
 
@@ -339,6 +341,15 @@ def test_a_variable_that_only_python_sees(monkeypatch: pytest.MonkeyPatch) -> No
     assert "the native side does not see it" not in "".join(check.evidence)
 
 
+def test_every_variable_that_the_project_reads_is_known() -> None:
+    found = set()
+    for folder, pattern in (("ep", "*.cc"), ("python", "*.py"), ("models", "*.py")):
+        for file in (ROOT / folder).rglob(pattern):
+            found |= set(re.findall(r'"(TUNABLEOP_[A-Z_]+)"', file.read_text(encoding="utf-8")))
+    assert len(found) >= 10
+    assert found <= set(environment.KNOWN)
+
+
 def test_values_leave_the_environment_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUNABLEOP_ENABLE", "perhaps")
     check = environment.values()
@@ -512,3 +523,15 @@ def test_it_never_crashes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     document = json.loads(capsys.readouterr().out)
     failed = {check["name"] for check in document["checks"] if "out of order" in check["evidence"][0]}
     assert {"machine.processor", "machine.device"} <= failed
+
+
+# The page
+
+
+def test_the_page_names_every_question() -> None:
+    page = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"^\| `([a-z]+\.[a-z_]+)` \|", page, re.MULTILINE))
+    asked = set()
+    for file in (ROOT / "python" / "onnxruntime_ep_tunableop" / "doctor").glob("*.py"):
+        asked |= set(re.findall(r'@asks\("([a-z]+\.[a-z_]+)"', file.read_text(encoding="utf-8")))
+    assert told == asked

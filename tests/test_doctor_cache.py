@@ -64,6 +64,23 @@ def test_a_model_whose_shapes_are_not_in_it(tmp_path: Path, results: Document) -
     assert check["evidence"][1].startswith("not in it: M=40,N=5,K=8,fp32")
 
 
+def test_products_that_the_file_leaves_to_the_stock_provider(tmp_path: Path, results: Document) -> None:
+    """Measured so: it is off, and that is no mistake."""
+    told = copy.deepcopy(results)
+    node = {"op": "MatMul", "name": "node", "k": 8, "n": 5, "uses": 1000}
+    times = {"ours_ms": 4.0, "stock_ms": 1.0, "stock": True, "measured_at": 1750000000}
+    told["machines"][0]["nodes"] = [node | times]
+    document = with_model(write(tmp_path / "r.json", told), 2)
+    assert problems(document) == []
+    check = named(document, "model.nodes")
+    assert check["verdict"] == "note"
+    assert check["evidence"] == [
+        "0 of 1 MatMul and Gemm nodes are claimed: measured, and left to the stock provider",
+        "1 refused: the stock provider is faster here: MatMul 'node'",
+    ]
+    assert check["remedy"].startswith("--option claim=all")
+
+
 def test_no_file(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     document = look(path)
