@@ -55,6 +55,15 @@ def test_vendor_libraries_that_are_broken_or_too_old(flavour: str, faults: str, 
     assert check["remedy"] == f"name another folder in {vendor.variable}, or unset it"
 
 
+@pytest.mark.parametrize("flavour", ["cuda13-broken", "rocm7-broken"])
+def test_a_broken_card_is_no_problem_for_whoever_asks_for_the_cpu(flavour: str) -> None:
+    document = on(flavour, "--device", "cpu")
+    assert problems(document) == []
+    backend = "cuda" if flavour.startswith("cuda") else "hip"
+    assert named(document, f"machine.{backend}")["verdict"] == "warning"
+    assert document["default"] == "cpu"
+
+
 def test_one_of_two_libraries_that_is_too_old_is_a_warning() -> None:
     document = on("rocm7", faults="old_library")
     assert problems(document) == []

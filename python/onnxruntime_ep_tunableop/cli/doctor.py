@@ -72,9 +72,12 @@ def _asked(given: argparse.Namespace) -> Asked:
 
 def _run(given: argparse.Namespace) -> int:
     asked = _asked(given)
-    ort.set_default_logger_severity(4)  # what goes wrong is in the report
     with _shown() as progress:
-        report = examine(asked, progress)
+        ort.set_default_logger_severity(4)  # what goes wrong is in the report
+        try:
+            report = examine(asked, progress)
+        finally:
+            ort.set_default_logger_severity(2)  # onnxruntime's default; it cannot be asked for
     print(json.dumps(report.document(), indent=1) if given.json else text(report))
     return _FAILED if report.verdict == "problem" else 0
 

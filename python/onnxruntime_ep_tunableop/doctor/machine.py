@@ -112,6 +112,15 @@ def _usable(gpu: _core.Gpu) -> bool:
     return not gpu["reason"] and any(identity != UNUSABLE for identity in gpu["libraries"].values())
 
 
+def usable(card: _devices.Listed) -> bool:
+    """Whether a library can run on it."""
+    return any(
+        _usable(gpu)
+        for gpu in _core.gpus()
+        if (gpu["backend"], gpu["ordinal"]) == (card.backend, card.ordinal)
+    )
+
+
 def state_line(state: _core.LibraryState) -> str:
     """A library, or why it is not used."""
     if state["available"]:
