@@ -72,14 +72,21 @@ def _asked(given: argparse.Namespace) -> Asked:
 
 def _run(given: argparse.Namespace) -> int:
     asked = _asked(given)
-    with _shown() as progress:
-        ort.set_default_logger_severity(4)  # what goes wrong is in the report
-        try:
-            report = examine(asked, progress)
-        finally:
-            ort.set_default_logger_severity(2)  # onnxruntime's default; it cannot be asked for
+    with _shown() as progress, _quiet_onnxruntime():
+        report = examine(asked, progress)
     print(json.dumps(report.document(), indent=1) if given.json else text(report))
     return _FAILED if report.verdict == "problem" else 0
+
+
+@contextlib.contextmanager
+def _quiet_onnxruntime() -> Iterator[None]:
+    """What goes wrong is in the report. An onnxruntime that is too old, or half gone, may lack the call."""
+    set_severity = getattr(ort, "set_default_logger_severity", lambda _level: None)
+    set_severity(4)
+    try:
+        yield
+    finally:
+        set_severity(2)  # onnxruntime's default; it cannot be asked for
 
 
 @contextlib.contextmanager
