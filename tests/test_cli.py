@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -224,4 +225,5 @@ def test_doctor_says_what_there_is_and_why_something_is_not(capsys: pytest.Captu
             assert f" {line['library']} {line['identity']}" in printed
     assert f"device='auto' is {found['default']}" in printed
     for check in found["checks"]:
-        assert f"  {check['verdict']:<8}{check['question']}\n" in printed
+        # Not its verdict: clocks and load are looked at anew, and may be others a second later.
+        assert re.search(rf"^  \w+ +{re.escape(check['question'])}$", printed, re.MULTILINE), check
