@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,13 @@ from onnxruntime_ep_tunableop.bench.worker.callers import Caller, together
 from support.graphs import graph, model, relu_model, value
 from support.sessions import EP
 from support.sides import CPU, THIS, everywhere, ours, product, stock
+
+
+@pytest.fixture(autouse=True)
+def unpinned() -> Iterator[None]:
+    before = os.sched_getaffinity(0)
+    yield
+    assert os.sched_getaffinity(0) == before
 
 
 def saved(path: Path, made: onnx.ModelProto) -> Path:
@@ -92,10 +100,12 @@ def test_callers_make_requests_at_the_same_time() -> None:
 
 
 def test_one_caller_that_fails_ends_the_block() -> None:
-    made = iter(range(100))
+    seen: set[int] = set()
+    failures = iter([True])
 
     def call() -> None:
-        if next(made) == 5:
+        seen.add(threading.get_ident())
+        if len(seen) == 2 and next(failures, False):  # once, when both are timing
             raise RuntimeError("first line\nthe reason")
 
     callers = [Caller(call, call) for _ in range(2)]
@@ -269,6 +279,29 @@ def test_what_is_wrong_is_said(tmp_path: Path, python: Path | None) -> None:
             open_side(spec, fed, python)
         assert str(failed.value).startswith(spec.name)
         assert (str(THIS) in str(failed.value)) == (python is not None)
+
+
+def test_a_provider_that_is_not_in_the_session_after_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, feeds, _ = product(tmp_path)
+    cuda = stock(path, providers=(("CUDAExecutionProvider", {}), *CPU))
+    names = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(ort, "get_available_providers", lambda: names)
+    with (
+        pytest.warns(UserWarning, match="not in available provider names"),  # all that onnxruntime says
+        pytest.raises(SideError, match=r"made the session without CUDAExecutionProvider \(its log says why"),
+    ):
+        open_side(cuda, feeds)
+
+    def falls_back(*arguments: Any, **keywords: Any) -> ort.InferenceSession:  # as versions before 1.23 do
+        print("*** EP Error ***\nEP Error no driver when using that\nFalling back")
+        return plain(str(path), providers=["CPUExecutionProvider"])
+
+    plain = ort.InferenceSession
+    monkeypatch.setattr(ort, "InferenceSession", falls_back)
+    with pytest.raises(SideError, match=r"without CUDAExecutionProvider \(EP Error no driver when using"):
+        open_side(cuda, feeds)
 
 
 @everywhere

@@ -38,7 +38,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 def left(folder: Path) -> list[Path]:
     """What is ours in it; onnxruntime puts something there as well."""
-    return list(folder.glob("tunableop-*"))
+    return list(folder.glob("tunableop-side-*"))
 
 
 def opened(tmp_path: Path, python: Path = THIS, limits: Limits | None = None) -> OtherProcess:

@@ -49,7 +49,7 @@ def probe(
         raise ValueError(f"{repeats} fresh processes: nothing to measure")
     found = []
     for done in range(repeats):
-        with tempfile.TemporaryDirectory(prefix="tunableop-bench-") as folder:
+        with tempfile.TemporaryDirectory(prefix="tunableop-side-") as folder:
             own = _with_own_cache(spec, Path(folder))
             found.append(_once(own, feeds, python or Path(sys.executable), limits))
         if progress is not None:

@@ -62,7 +62,7 @@ class WorkerProcess:
         self._buffer = bytearray()
         self._noise = 0
         self._printed = ""
-        self._folder = Path(tempfile.mkdtemp(prefix="tunableop-bench-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="tunableop-side-"))
         try:
             self._process = self._start(python, ours)
         except BaseException:

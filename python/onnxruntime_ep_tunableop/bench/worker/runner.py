@@ -81,7 +81,7 @@ class Runner:
                 raise WorkerError("model", f"no session of {model}: {one_line(error)}") from error
         said = io.StringIO()
         try:
-            # Before 1.28 a provider that fails is replaced by the CPU, with a word on stdout.
+            # Before 1.23 a provider that fails is replaced by the CPU, with a word on stdout.
             with contextlib.redirect_stdout(said):
                 session = self._ort.InferenceSession(model, options, providers=providers, enable_fallback=0)
         except Exception as error:
