@@ -830,6 +830,25 @@ def test_totals_are_weighted_by_uses(tmp_path: Path) -> None:
     assert sums.mean_gain == pytest.approx(math.sqrt(3 * 1.5))
 
 
+def test_uses_are_known_from_what_was_seen_as_well(tool: Any, tmp_path: Path) -> None:
+    """What was recorded first and tuned offline then has its uses in another part."""
+    file = write(
+        tmp_path / "a.json",
+        section(
+            entry(1, uses=3),
+            entry(2),
+            entry(3),
+            entry(4, m_low=3, m_high=4),
+            seen=[{**problem(1), "uses": 2}, {**problem(2), "uses": 9}, {**problem(4), "uses": 7}],
+        ),
+    )
+    assert [one.uses for one in documents.read(file).sections[0].entries] == [3, 9, 0, 0]
+    assert tool("prune", file, "--unused")[0] == 0
+    assert [one["m"] for one in read(file)["machines"][0]["entries"]] == [1, 2]
+    assert tool("prune", file, "--keep", "1")[0] == 0
+    assert [one["m"] for one in read(file)["machines"][0]["entries"]] == [2]
+
+
 def test_a_document_is_what_it_was_made_of(tmp_path: Path) -> None:
     """The hand-made files of these tests are valid, so that what they show is not for want of a field."""
     made = document(section(entry(), nodes=[node()], denied=[denied()]))

@@ -28,10 +28,10 @@ std::optional<Edited> MergeSources(const AllMachines& there, std::span<const All
 struct Removal {
   size_t machine = 0;  // position in AllMachines::machines
   bool whole = false;  // all sections of the machine
-  std::vector<size_t> entries = {};
-  std::vector<size_t> seen = {};
-  std::vector<size_t> nodes = {};
-  std::vector<size_t> denied = {};
+  std::vector<size_t> entries;
+  std::vector<size_t> seen;
+  std::vector<size_t> nodes;
+  std::vector<size_t> denied;
 };
 
 // What `there` is without them; other machines are copied word for word. Set aside: as above.

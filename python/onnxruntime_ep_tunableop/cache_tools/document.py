@@ -72,7 +72,7 @@ class Entry:
     temperature_c: float
     clock_mhz: float
     confirmations: int
-    uses: int
+    uses: int  #: calls that are known of: its own count or that of the problem in `seen`, the larger
     m_low: int
     m_high: int
     measured_at: int  #: seconds since 1970
@@ -217,9 +217,10 @@ def _section(machine: _core.MachineReading) -> Section:
         machine["seen_measured"],
         strict=True,
     )
+    met = dict(zip(machine["seen_keys"], (one["uses"] for one in content.get("seen", [])), strict=True))
     return Section(
         machine=Machine(**content["fingerprint"]),
-        entries=tuple(_entry(fields, name, key) for fields, name, key in entries),
+        entries=tuple(_entry(fields, name, key, met.get(key, 0)) for fields, name, key in entries),
         seen=tuple(Seen(name, key, measured, f["uses"], f) for f, name, key, measured in seen),
         nodes=tuple(NodeTimes(**fields) for fields in content.get("nodes", [])),
         denied=tuple(Denied(**fields) for fields in content.get("denied", [])),
@@ -228,7 +229,7 @@ def _section(machine: _core.MachineReading) -> Section:
     )
 
 
-def _entry(fields: Mapping[str, Any], name: str, key: str) -> Entry:
+def _entry(fields: Mapping[str, Any], name: str, key: str, met: int) -> Entry:
     winner = fields["winner"]
     return Entry(
         name=name,
@@ -253,7 +254,7 @@ def _entry(fields: Mapping[str, Any], name: str, key: str) -> Entry:
         temperature_c=fields.get("temperature_c", 0.0),
         clock_mhz=fields.get("clock_mhz", 0.0),
         confirmations=fields.get("confirmations", 0),
-        uses=fields.get("uses", 0),
+        uses=max(fields.get("uses", 0), met),
         m_low=fields.get("m_low", 0),
         m_high=fields.get("m_high", 0),
         measured_at=fields["measured_at"],

@@ -96,7 +96,7 @@ def _machine(before: Section | None, after: Section, incoming: Sequence[Document
         replaced=replaced,
         kept=list(lost.values()),
         counted=sum(
-            key in was and not _other(was[key], entry) and was[key].uses != entry.uses
+            key in was and not _other(was[key], entry) and _counted(was[key]) != _counted(entry)
             for key, entry in now.items()
         ),
         seen=_fresh([one.key for one in before.seen] if before else (), [one.key for one in after.seen]),
@@ -116,6 +116,11 @@ def _gone(before: Section | None, after: Section) -> set[tuple[str, str, str]]:
         return {(d.library, d.kernel, d.library_identity) for d in section.denied} if section else set()
 
     return kernels(before) - kernels(after)
+
+
+def _counted(entry: Entry) -> int:
+    """Its own count, without what is seen of its problem."""
+    return int(entry.fields.get("uses", 0))
 
 
 def _other(one: Entry, two: Entry) -> bool:

@@ -28,7 +28,7 @@ class Criteria:
     """What goes: whatever one of them names. Denials go with `denied` or their whole machine only."""
 
     older_than: float | None = None  #: seconds since it was measured: entries and nodes
-    unused: bool = False  #: entries without a use
+    unused: bool = False  #: entries without a known use, of their own or of their problem in `seen`
     other_machines: bool = False  #: sections that no device of this machine has
     other_libraries: bool = False  #: entries of this machine whose library is another version, or absent
     keep: int | None = None  #: of each machine the entries with most uses, at most so many

@@ -49,8 +49,10 @@ def totals(entries: Sequence[Entry]) -> Totals:
 
 
 def by_worth(entries: Sequence[Entry]) -> list[Entry]:
-    """Those that save most first; without uses, those with the largest gain."""
-    return sorted(entries, key=lambda e: (-e.saved_seconds, -(e.gain or 0.0), e.name))
+    """Those that save most first, then those with the largest gain, then those that take most time."""
+    return sorted(
+        entries, key=lambda e: (-e.saved_seconds, -(e.gain or 0.0), -e.uses * e.milliseconds, e.name)
+    )
 
 
 def report(document: Document, now: float, everything: bool = False) -> str:
@@ -185,6 +187,7 @@ def as_json(document: Document, now: float) -> dict[str, Any]:
                     {
                         "problem": entry.name,
                         **entry.fields,
+                        "uses": entry.uses,
                         "gain": entry.gain,
                         "gflops": entry.gflops,
                         "saved_seconds": entry.saved_seconds,
