@@ -155,6 +155,54 @@ def test_names_from_a_file_do_not_reach_the_terminal_raw(tool: Any, tmp_path: Pa
         assert "\\x1b[31mred\\n" in out
 
 
+def test_lines_of_the_loader_do_not_reach_the_terminal_raw(tool: Any, tmp_path: Path) -> None:
+    """Field names as the file has them, cut in the middle of a letter at that."""
+    good, file = write(tmp_path / "good.json", section(entry())), tmp_path / "a.json"
+    odd = {"\x1b[31m": 1}, {"x" + "é" * 30: 1}
+    write(file, section(entry(), {**entry(2), **odd[0]}, {**entry(3), **odd[1]}))
+    for arguments in (
+        ("validate", file, "--here"),
+        ("show", file),
+        ("diff", file, good),
+        ("merge", tmp_path / "out.json", file),
+    ):
+        _, out, err = tool(*arguments)
+        assert "\x1b" not in out + err
+        assert ".\\x1b[31m: expected no such field" in out + err
+        assert ".x" + "é" * 19 + "\ufffd: expected no such field" in out + err
+    for key in ("\x1b[31m", "x" + "é" * 30):
+        file.write_text(json.dumps(document(section(entry()), **{key: 1})))
+        for arguments in (
+            ("show", file),
+            ("merge", good, file),
+            ("prune", file, "--unused"),
+            ("diff", file, good),
+        ):
+            code, out, err = tool(*arguments)
+            assert code in (1, 2)
+            assert "expected no such field" in err
+            assert "\x1b" not in out + err
+
+
+def test_times_that_no_clock_has_measured(tool: Any, tmp_path: Path) -> None:
+    """Valid numbers all the same."""
+    file = write(
+        tmp_path / "a.json",
+        section(
+            entry(1, ms=5e-324, default_ms=1e308, uses=2**53),
+            entry(2, ms=1e308, default_ms=5e-324, uses=2**53),
+            entry(2**40, 2**9, 2**9, ms=1e-300, default_ms=1e-300, measured_at=2**53),
+        ),
+    )
+    assert tool("validate", file)[0] == 0, "or else this tests nothing"
+    assert tool("show", file)[0] == 0
+    found = json.loads(tool("show", file, "--json")[1], parse_constant=lambda word: pytest.fail(word))
+    assert [one["gain"] for one in found["machines"][0]["entries"]].count(None) == 2
+    assert tool("diff", file, file)[0] == 0
+    for kind in ("heatmap", "landscape"):
+        assert tool("plot", file, "-o", tmp_path / "a.csv", "--kind", kind)[0] == 0
+
+
 # validate
 
 

@@ -73,6 +73,20 @@ py::list Measured(const Knowledge& knowledge) {
   return measured;
 }
 
+// Lines name fields as the file has them, cut after some bytes: what is no UTF-8 becomes U+FFFD.
+py::str Text(const std::string& text) {
+  PyObject* decoded =
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+  if (decoded == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::str>(decoded);
+}
+
+py::list Texts(const std::vector<std::string>& lines) {
+  py::list texts;
+  for (const std::string& line : lines) texts.append(Text(line));
+  return texts;
+}
+
 py::dict ToDict(const AllMachines& all) {
   py::list machines;
   for (const MachineSection& section : all.machines) {
@@ -87,10 +101,10 @@ py::dict ToDict(const AllMachines& all) {
     machines.append(std::move(machine));
   }
   py::dict d;
-  d["unusable"] = all.unusable;
+  d["unusable"] = Text(all.unusable);
   d["machines"] = std::move(machines);
   d["unreadable"] = all.unreadable_sections.size();
-  d["problems"] = all.problems;
+  d["problems"] = Texts(all.problems);
   return d;
 }
 
@@ -114,7 +128,8 @@ py::tuple Load(const std::filesystem::path& path, const py::dict& fingerprint) {
     return LoadFile(path, here);
   }();
   if (!report.ok()) ThrowIfError(report.TakeStatus());
-  return py::make_tuple(WriteSection(report.value().knowledge, here), report.value().problems);
+  return py::make_tuple(WriteSection(report.value().knowledge, here),
+                        Texts(report.value().problems));
 }
 
 // Reads, before the file is locked, what is to be merged; edits nothing when a source is unusable.
@@ -157,7 +172,7 @@ py::dict Merge(const std::filesystem::path& path,
   d["after"] = ToDict(after);
   d["sources"] = std::move(source_dicts);
   d["written"] = written;
-  d["set_aside"] = set_aside;
+  d["set_aside"] = Text(set_aside);
   return d;
 }
 
@@ -174,7 +189,7 @@ Removal ToRemoval(const py::dict& given) {
 }
 
 // `choose` runs under the lock, so that what it saw is what is changed.
-std::string Remove(const std::filesystem::path& path, const py::function& choose) {
+py::str Remove(const std::filesystem::path& path, const py::function& choose) {
   std::exception_ptr raised;
   Status refused;
   const auto editor = [&](const std::string& file,
@@ -202,7 +217,7 @@ std::string Remove(const std::filesystem::path& path, const py::function& choose
   if (raised) std::rethrow_exception(raised);
   ThrowIfError(refused);
   if (!done.ok()) ThrowIfError(done.TakeStatus());
-  return std::move(done).value();
+  return Text(done.value());
 }
 
 }  // namespace

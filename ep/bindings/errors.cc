@@ -31,7 +31,11 @@ void ThrowIfError(const Status& status) {
     default:
       break;
   }
-  PyErr_SetString(type, message.c_str());
+  // A path in it may hold any bytes.
+  PyObject* text =
+      PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace");
+  if (text != nullptr) PyErr_SetObject(type, text);
+  Py_XDECREF(text);
   throw pybind11::error_already_set();
 }
 

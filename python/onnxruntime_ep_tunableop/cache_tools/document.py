@@ -7,6 +7,7 @@ machine would find it that the section belongs to.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 
 from .. import _core
 from ..errors import TunableOpError
+from .text import printable
 
 
 class UnusableError(TunableOpError):
@@ -88,21 +90,21 @@ class Entry:
         """Default's time over the winner's; None: one of them was not measured."""
         if self.milliseconds <= 0 or self.default_milliseconds <= 0:
             return None
-        return self.default_milliseconds / self.milliseconds
+        return _sane(self.default_milliseconds / self.milliseconds)
 
     @property
     def gflops(self) -> float | None:
         """1e9 floating-point operations a second; None: not measured."""
         if self.milliseconds <= 0:
             return None
-        return 2.0 * self.m * self.n * self.k * self.batch / self.milliseconds / 1e6
+        return _sane(2.0 * self.m * self.n * self.k * self.batch / self.milliseconds / 1e6)
 
     @property
     def saved_seconds(self) -> float:
         """Against the default kernel, over all uses that are known."""
         if self.gain is None:
             return 0.0
-        return self.uses * (self.default_milliseconds - self.milliseconds) / 1e3
+        return _sane(self.uses * (self.default_milliseconds - self.milliseconds) / 1e3) or 0.0
 
     @property
     def flags(self) -> list[str]:
@@ -193,7 +195,7 @@ def read(path: str | os.PathLike[str]) -> Document:
     """
     document = of_reading(_core.read_results(Path(path)))
     if document.unusable:
-        raise UnusableError(document.problems[0])
+        raise UnusableError(printable(document.problems[0]))
     return document
 
 
@@ -260,6 +262,11 @@ def _entry(fields: Mapping[str, Any], name: str, key: str, met: int) -> Entry:
         measured_at=fields["measured_at"],
         fields=fields,
     )
+
+
+def _sane(value: float) -> float | None:
+    """None for what came of times that no clock has measured: 1e-320 ms is a valid number."""
+    return value if value != 0 and math.isfinite(value) else None
 
 
 def _type(fields: Mapping[str, Any]) -> str:

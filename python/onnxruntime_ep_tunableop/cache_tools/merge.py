@@ -61,7 +61,7 @@ def merge(out: Path, sources: Sequence[Path]) -> Merged:
             raise SourceError(f"{source}: is the file that it would be merged into")
     done = _core.merge_results(out, list(sources))
     incoming = [of_reading(source) for source in done["sources"]]
-    if unusable := [source.problems[0] for source in incoming if source.unusable]:
+    if unusable := [text.printable(source.problems[0]) for source in incoming if source.unusable]:
         raise SourceError("\n".join(unusable))
     before, after = of_reading(done["before"]), of_reading(done["after"])
     there = {section.machine: section for section in before.sections}

@@ -81,7 +81,7 @@ def prune(
     def choose(reading: _core.ResultsReading) -> list[_core.Removal]:
         document = of_reading(reading)
         if document.unusable:
-            raise UnusableError(document.problems[0])
+            raise UnusableError(text.printable(document.problems[0]))
         chosen = [_choose(section, criteria, here, now) for section in document.sections]
         machines = [
             _describe(section, removal) for section, removal in zip(document.sections, chosen, strict=True)

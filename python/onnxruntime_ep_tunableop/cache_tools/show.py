@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -43,9 +44,15 @@ def totals(entries: Sequence[Entry]) -> Totals:
         changed=len(changed),
         mean_gain=math.exp(sum(math.log(gain) for gain in changed) / len(changed)) if changed else 1.0,
         uses=sum(entry.uses for entry in entries),
-        saved_seconds=sum(entry.saved_seconds for entry in entries),
-        used_seconds=sum(entry.uses * entry.milliseconds for entry in entries) / 1e3,
+        saved_seconds=_sum(entry.saved_seconds for entry in entries),
+        used_seconds=_sum(entry.uses * (entry.milliseconds / 1e3) for entry in entries),
     )
+
+
+def _sum(seconds: Iterable[float]) -> float:
+    """A number even of times that no clock has measured."""
+    total = sum(seconds)
+    return total if math.isfinite(total) else sys.float_info.max
 
 
 def by_worth(entries: Sequence[Entry]) -> list[Entry]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..cache_tools import diff, document, here, merge, prune, show, validate
+from ..cache_tools.text import printable
 from . import cache_plot
 from .command import Command, UsageError
 
@@ -137,7 +138,7 @@ def _diff(given: argparse.Namespace) -> int:
         print(error, file=sys.stderr)
         return TROUBLE
     for line in (*first.problems, *second.problems):
-        print(f"refused: {line}", file=sys.stderr)
+        print(f"refused: {printable(line)}", file=sys.stderr)
     difference = diff.compare(first, second, given.ratio, given.across)
     print(diff.report(difference))
     return FAILED if difference.differs else DONE
@@ -186,10 +187,10 @@ def _validate(given: argparse.Namespace) -> int:
                 lines += validate.against_schema(path)
             except validate.NoSchemaError as error:
                 raise RuntimeError(f"--schema: {error}") from error
-        print("\n".join(lines) if lines else f"{name}: {verdict}")
+        print("\n".join(map(printable, lines)) if lines else f"{name}: {verdict}")
         wrong = wrong or bool(lines)
         for usable in validate.usable_here(path, targets):
-            print(f"{name}: {usable}")
+            print(printable(f"{name}: {usable}"))
     return FAILED if wrong else DONE
 
 
