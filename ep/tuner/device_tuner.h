@@ -28,8 +28,9 @@ namespace tunableop {
 //   has too little, the default wins unmeasured and `why` says so.
 // - While the stream of `queue` captures a graph, nothing is measured, and the default is returned.
 // - options.spectator is ignored; there are no counters and no clock.
-// - A kernel that does not end within options.hang_ms is denied, and its stream abandoned. After
-//   that, or when the card is lost (Device::lost): kInternal.
+// - A kernel that does not end within options.hang_ms, or the time that a large product takes at
+//   20 GFLOP/s, is denied, and its stream abandoned. After that, or when the card is lost
+//   (Device::lost): kInternal.
 Result<TuneResult> TuneOnDevice(const Problem& problem, const Operands& operands,
                                 const DeviceQueue& queue, Executor& host,
                                 std::span<const std::shared_ptr<const Backend>> backends,

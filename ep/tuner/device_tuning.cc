@@ -20,6 +20,8 @@ constexpr double kBytesOfCPerMs = 256 << 10;
 constexpr double kOperandBytesPerMs = 1 << 20;
 constexpr double kMostThreads = 4.0;
 constexpr double kCopiesPerMs = 50.0;  // of single pieces: 10 %
+// What any card does at least, in any type. A product that takes long at that is waited for.
+constexpr double kFewestFlopsPerMs = 2e7;
 
 bool PaysForWhole(const DeviceAnswers::Setting& setting, double budget_ms) {
   if (!setting.verify) return true;
@@ -97,8 +99,8 @@ Result<TuneResult> DeviceTuning::RunToEnd(Backends backends) {
 }
 
 Status DeviceTuning::SetUp() {
-  Result<std::unique_ptr<MeasuringStream>> stream =
-      MeasuringStream::Create(session_, options_.now, options_.hang_ms);
+  Result<std::unique_ptr<MeasuringStream>> stream = MeasuringStream::Create(
+      session_, options_.now, std::max(options_.hang_ms, Flops(problem_) / kFewestFlopsPerMs));
   if (!stream.ok()) return stream.TakeStatus();
   stream_ = std::move(stream.value());
   const double threads = std::clamp<double>(host_.threads(), 1.0, 16.0);

@@ -252,6 +252,16 @@ def test_a_kernel_that_hangs_is_denied_and_left_alone(after: int, who: int) -> N
     assert again["calls"][0][who] == 0
 
 
+def test_a_large_product_may_take_longer_than_what_hangs() -> None:
+    # On a card that is slow in fp64 (a 64th of its speed in fp32), seconds.
+    kernels = kernel("default", 50 * US), kernel("fast", 40 * US)
+    result = tune(*kernels, problem=make_problem(128, 128, 128), hang_ms=0.02, max_tuning_ms=20.0)
+    assert result["winner"].kernel == "fast"
+    # With as little to do it would be hanging.
+    result = tune(*kernels, problem=make_problem(16, 16, 16), hang_ms=0.02, max_tuning_ms=3.0)
+    assert "did not end" in result["message"]
+
+
 def test_a_session_that_does_not_come_to_an_end_is_not_waited_for() -> None:
     kernels = kernel("default", 20 * US), kernel("fast", 15 * US)
     result = tune(*kernels, card={"busy_ms": 5000.0}, hang_ms=20.0)

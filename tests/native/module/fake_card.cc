@@ -200,16 +200,18 @@ void FakeCard::DestroyEvent(NativeEvent event) const noexcept {
   delete e;
 }
 
-// It never happens.
 void FakeCard::GiveUpOn(NativeEvent event) const noexcept {
   const std::lock_guard lock(mutex_);
-  if (events_.count(static_cast<Event*>(event)) == 0 || !hung_) std::abort();
+  auto* e = static_cast<Event*>(event);
+  if (events_.count(e) == 0) std::abort();
+  given_up_.push_back(e);
   ++stats_.given_up;
 }
 
 bool FakeCard::stuck() const noexcept {
   const std::lock_guard lock(mutex_);
-  return stats_.given_up > 0;
+  return std::any_of(given_up_.begin(), given_up_.end(),
+                     [this](const Event* event) { return now_ns_ < event->at_ns; });
 }
 
 Status FakeCard::RecordEvent(NativeEvent event, NativeStream stream) const {

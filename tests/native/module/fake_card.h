@@ -12,6 +12,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "gemm/device.h"
 
@@ -115,6 +116,7 @@ class FakeCard final : public Device {
   mutable std::map<const char*, size_t> pinned_;
   mutable std::set<Stream*> streams_;
   mutable std::set<Event*> events_;
+  mutable std::vector<Event*> given_up_;  // of events_
   mutable Stats stats_;
   mutable int64_t allocations_ = 0;
   mutable bool cold_ = true;
