@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -272,21 +271,13 @@ class _Bench:
         return found
 
     def _first(self, one: _Contender) -> FirstRequest:
-        def fresh() -> FirstRequest:
-            cache = one.spec.options.get("cache")
-            had = cache is not None and Path(cache).exists()
-            found = probe(one.spec, self.feeds, one.python)
-            if cache is not None and not had:
-                Path(cache).unlink(missing_ok=True)  # the next process shall know nothing either
-            return FirstRequest(**dataclasses.asdict(found), repeats=1)
-
-        first = fresh()
-        if (
-            first.creation_seconds + first.first_request_seconds + first.second_request_seconds
-            > _QUICK_SECONDS
-        ):
-            return first
-        return _median_of([first, fresh(), fresh()])
+        repeats = 1
+        found = probe(one.spec, self.feeds, one.python)
+        took = found.creation_seconds + found.first_request_seconds + found.second_request_seconds
+        if took < _QUICK_SECONDS:
+            repeats = 3
+            found = probe(one.spec, self.feeds, one.python, repeats)
+        return FirstRequest(**dataclasses.asdict(found), repeats=repeats)
 
     def _side(
         self,
@@ -360,16 +351,6 @@ def _once(events: list[profile.NodeEvent], runs: int) -> WorkReport:
     return WorkReport(
         found.products // runs, found.flops / runs, found.bytes / runs, work.element_type(events)
     )
-
-
-def _median_of(found: Sequence[FirstRequest]) -> FirstRequest:
-    medians = {
-        field.name: statistics.median(getattr(one, field.name) for one in found)
-        for field in dataclasses.fields(FirstRequest)
-        if field.name not in ("repeats", "peak_bytes")
-    }
-    peak = int(statistics.median(one.peak_bytes for one in found))
-    return FirstRequest(**medians, peak_bytes=peak, repeats=len(found))
 
 
 def _node(told: Mapping[str, Any], policy: str) -> NodeReport:

@@ -96,11 +96,11 @@ TYPES = {"float": "fp32", "float16": "fp16", "bfloat16": "bf16", "double": "fp64
 
 
 def element_type(events: Iterable[NodeEvent]) -> str:
-    """The type that most FLOP of the events are done in, by the names of TYPES; fp32 where there are none."""
+    """The type that most FLOP of the events are done in, of TYPES; fp32 where there are none of these."""
     flops: dict[str, float] = {}
     for event in events:
-        if (product := of_event(event)) is not None:
-            name = TYPES.get(event.input_types[0], event.input_types[0])
+        if (product := of_event(event)) is not None and event.input_types[0] in TYPES:
+            name = TYPES[event.input_types[0]]
             flops[name] = flops.get(name, 0.0) + product.flops
     return max(flops, key=lambda name: flops[name]) if flops else "fp32"
 
