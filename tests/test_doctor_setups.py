@@ -92,7 +92,8 @@ def test_an_onnxruntime_that_is_too_old(tmp_path: Path) -> None:
     fake_onnxruntime(tmp_path, "1.23.2")
     check = only_problem(run(path=tmp_path), "runtime.version")
     assert check["remedy"] == 'pip install -U "onnxruntime>=1.24"'
-    assert any("onnxruntime 1.23.2" in line for line in check["evidence"])
+    assert check["evidence"][0] == "it is too old to load plugin providers of this kind"
+    assert "onnxruntime 1.23.2" in check["evidence"][1]
 
 
 def test_the_rocm_build_of_onnxruntime_has_no_newer_release(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ def explain(error: Exception) -> None:
 
 def _is_doctor() -> bool:
     """Whether this process is `tunableop doctor`, before its command line could be read."""
-    program = Path(sys.argv[0]).name if sys.argv else ""
+    words = getattr(sys, "argv", [])  # an embedded interpreter may have none
+    program = Path(words[0]).name if words else ""
     as_module = program == "-m" and __package__ in sys.orig_argv
-    return (program == "tunableop" or as_module) and sys.argv[1:2] == ["doctor"]
+    return (program == "tunableop" or as_module) and words[1:2] == ["doctor"]

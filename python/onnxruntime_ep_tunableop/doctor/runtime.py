@@ -104,6 +104,7 @@ def onnxruntime() -> Finding:
         return Finding("problem", evidence + _listed(installed), remedy)
     evidence.append(f"needed: {_dotted(MIN_ORT)} or newer; by name alone {_dotted(BY_NAME_ORT)}")
     if number < MIN_ORT:
+        evidence.insert(0, "it is too old to load plugin providers of this kind")
         return Finding("problem", evidence, upgrade(installed, MIN_ORT))
     if number < BY_NAME_ORT:
         evidence.insert(
