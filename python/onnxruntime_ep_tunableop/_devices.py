@@ -40,6 +40,11 @@ _VENDORS = {
 _warned: set[str] = set()
 
 
+def has_stock(providers: Sequence[str]) -> bool:
+    """Whether a provider of ONNX Runtime's own for a card is among them."""
+    return any(name in names for names in STOCK.values() for name in providers)
+
+
 @dataclass(frozen=True)
 class Listed:
     """A device of ours as ONNX Runtime lists it: what a session can be put on."""

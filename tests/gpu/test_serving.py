@@ -176,8 +176,6 @@ def test_bound_inputs_and_outputs_on_the_card(card: Card, others: list[Any]) -> 
         assert_close(result.numpy(), *product(a, b))
     other = random((33, K), 9)
     left.update_inplace(other)
-    if card.stock:  # its memory is another to ONNX Runtime, which copied the input when it was bound
-        binding.bind_ortvalue_input("A", left)
     session.run_with_iobinding(binding)
     binding.synchronize_outputs()
     assert_close(result.numpy(), *product(other, b))
