@@ -1,6 +1,6 @@
 """Inputs that are bound beside ONNX Runtime's own provider for a card are read as they are at a run's begin.
 
-Values on a card need one, and a build of onnxruntime for it: tests/gpu has that. Here the device's name is made up.
+Values on a card need one, and an onnxruntime for it: tests/gpu has that. Here the device's name is made up.
 """
 
 from __future__ import annotations
