@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ from support.cards import (
 )
 from support.graphs import matmul_model
 from support.sessions import EP, needs_names, ours
+from support.waiting import until, until_stats
 
 B = narrow.random((8, 5), "fp32", 2)
 A = narrow.random((3, 8), "fp32", 1)
@@ -239,6 +241,38 @@ def test_what_a_kernel_that_does_not_end_keeps_the_card_from_holds_nobody_up(tun
     del session
     gc.collect()
     assert memory_used() == kept
+
+
+@on_card(*BOTH)
+def test_the_background_does_not_measure_on_a_card_that_serves() -> None:
+    # That processors are idle says nothing of a card.
+    session = card_session(MODEL, tuning="background", max_tuning_ms=0.01)
+    faults("real_slow:50")
+    failures: list[str] = []
+    ends = threading.Event()
+
+    def serve() -> None:
+        try:
+            while not ends.is_set():
+                right(session)
+        except BaseException as error:
+            failures.append(str(error))
+
+    threads = [threading.Thread(target=serve) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        until(lambda: tunableop.stats(session).pending > 0, "the problem waits")
+        for _ in range(20):
+            assert tunableop.stats(session).tuned == 0
+            ends.wait(0.05)
+    finally:
+        ends.set()
+        for thread in threads:
+            thread.join()
+    assert not failures, failures[0]
+    faults("")
+    until_stats(session, tuned=1)
 
 
 @on_card(*BOTH)

@@ -99,7 +99,7 @@ bool IdlePacer::WaitForTurn() noexcept {
     turn_ = Runs().started();
     const bool quiet = Runs().IdleNs() >= kQuietNs;
     // A core more than the measurement takes: the runs may be about to need what they leave idle.
-    come = quiet || IdleCores() >= threads_ + 1;
+    come = quiet || (threads_.has_value() && IdleCores() >= *threads_ + 1);
     beside_runs_ = !quiet;
     if (come || (begun_ && SteadyNow() - begin > kPatienceNs)) break;
     std::this_thread::sleep_for(kLook);

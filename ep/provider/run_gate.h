@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include "tuner/pacer.h"
 
@@ -30,12 +31,15 @@ class RunGate {
 RunGate& Runs();
 
 // Waits until no run is in flight, and none was for a moment; or, where runs are in flight, until
-// the machine has as many idle cores as the measurement needs, and one more. Gives up when `stop`
+// the machine has as many idle cores as the measurement needs, and one more (not for a measurement
+// on a card: idle cores say nothing of how busy that is). Gives up when `stop`
 // is set; and, once the first turn has come, when the next does not within kPatienceNs, since
 // others wait for a measurement to end.
 class IdlePacer final : public Pacer {
  public:
-  IdlePacer(const std::atomic<bool>& stop, int threads) noexcept : stop_(stop), threads_(threads) {}
+  // `threads`: that the measurement takes; nothing: it is a card's.
+  IdlePacer(const std::atomic<bool>& stop, std::optional<int> threads) noexcept
+      : stop_(stop), threads_(threads) {}
   bool WaitForTurn() noexcept override;
   bool Disturbed() const noexcept override;
   // In all.
@@ -43,7 +47,7 @@ class IdlePacer final : public Pacer {
 
  private:
   const std::atomic<bool>& stop_;
-  const int threads_;
+  const std::optional<int> threads_;
   static constexpr int64_t kPatienceNs = 5'000'000'000;
   bool begun_ = false;
   uint64_t turn_ = 0;         // RunGate::started() when the turn came

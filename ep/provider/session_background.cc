@@ -128,7 +128,7 @@ Result<std::shared_ptr<const Entry>> SessionState::MeasurePending(const PendingT
 
 double SessionState::MeasureInBackground(PendingTuning&& pending, const std::atomic<bool>& stop) {
   const Problem problem = pending.problem;
-  IdlePacer pacer(stop, problem.threads);
+  IdlePacer pacer(stop, target_.is_gpu() ? std::nullopt : std::optional<int>(problem.threads));
   const auto may_measure = [&] { return Measures() && !budget_.Exhausted(); };
   // Waiting for the first turn holds nothing up; once it has begun, others wait. It may take hours,
   // in which the mode may change and the budget end.
