@@ -79,7 +79,7 @@ class RocblasPlan final : public Plan {
       return {StatusCode::kNotSupported,
               "rocBLAS may allocate on a stream without a workspace, which no graph can capture"};
     }
-    const CurrentDevice current(queue->device());
+    const CurrentAside current(queue->device());  // a kernel's code is loaded at its first launch
     QueueHandles* handles = QueueHandles::Of(*queue, library_);
     if (handles == nullptr) return {StatusCode::kOutOfMemory, "no memory for a rocBLAS handle"};
     const Result<QueueHandles::Lease> lease = handles->Take(*queue);

@@ -118,7 +118,7 @@ class LtPlan final : public Plan {
         (has_bias && operands.bias == nullptr)) [[unlikely]] {
       return {StatusCode::kInvalidArgument, "an operand is missing"};
     }
-    const CurrentDevice current(*core_->device);
+    const typename V::CurrentForRun current(*core_->device);
     Result<void*> handle = HandleOf(core_, *queue);
     if (!handle.ok()) [[unlikely]]
       return handle.TakeStatus();

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "abi/cuda_api.h"
+#include "gemm/device.h"
 #include "gemm/problem.h"
 
 namespace tunableop::lt {
@@ -59,6 +60,8 @@ struct CudaTraits {
   // with 13.1).
   static constexpr int kDefaultRequest = 8;
   static constexpr int kAllRequest = 64;
+  // What the driver loads at a kernel's first launch disturbs no capture.
+  using CurrentForRun = CurrentDevice;
   // A descriptor is only read by a product.
   static constexpr bool kDescriptorIsMutable = false;
   static constexpr int64_t kMaxStride = std::numeric_limits<int64_t>::max();

@@ -3,12 +3,15 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "core/faults.h"
+#include "core/flavour.h"
 
 namespace simgpu {
 namespace {
@@ -150,6 +153,19 @@ double Kernel(Card& card, Launch launch) {
   return ms;
 }
 
+// AMD's libraries load a kernel's code at its first launch, which no capture allows; NVIDIA's
+// driver, too, and takes care of captures.
+Err LoadCode(const Card& card, int algo_id) {
+  static std::mutex mutex;
+  static std::set<std::pair<int, int>> loaded;
+  if (!ThisFlavour().amd) return Err::kOk;
+  const std::lock_guard lock(mutex);
+  if (loaded.contains({card.ordinal, algo_id})) return Err::kOk;
+  if (const Err error = ForbiddenInCapture(); error != Err::kOk) return error;
+  loaded.emplace(card.ordinal, algo_id);
+  return Err::kOk;
+}
+
 }  // namespace
 
 Refusal RefusalOf(int algo_id) {
@@ -160,6 +176,7 @@ Refusal RefusalOf(int algo_id) {
 
 Err LaunchGemm(const std::shared_ptr<Stream>& stream, Launch launch) {
   Count("matmuls");
+  if (const Err error = LoadCode(stream->card, launch.algo.id); error != Err::kOk) return error;
   const bool alone = launch.workspace == nullptr || stream->launching.fetch_add(1) == 0;
   // The real libraries queue two kernels here, of which the second reads what the first left in the
   // workspace: another thread's between them would take its place.
