@@ -31,6 +31,7 @@ constexpr size_t kOverheadRuns = 2000;
 constexpr std::chrono::milliseconds kCalm{60};
 constexpr int kWarmUps = 3;  // the first of them makes the session
 constexpr size_t kMostRuns = 1000;
+constexpr size_t kFewestRuns = 3;  // one that the system interrupted is no figure
 
 // The matrices of B that a call reads.
 int64_t WeightMatrices(const Problem& p) noexcept {
@@ -231,7 +232,8 @@ class Stock final : public StockBackend {
     };
     for (int i = 0; i < kWarmUps; ++i) TUNABLEOP_RETURN_IF_ERROR(time());
     std::vector<double> times;
-    for (double spent = 0.0; times.empty() || (spent < budget_ms && times.size() < kMostRuns);) {
+    for (double spent = 0.0;
+         times.size() < kFewestRuns || (spent < budget_ms && times.size() < kMostRuns);) {
       TUNABLEOP_RETURN_IF_ERROR(time());
       times.push_back(ms);
       spent += ms;
