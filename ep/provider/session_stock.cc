@@ -17,9 +17,7 @@
 namespace tunableop {
 namespace {
 
-// Of two kernels of the same speed on a busy machine, each has the upper hand in all of three turns
-// once in twenty measurements (of six figures, three are the least: 1 / 20); in two, once in six.
-constexpr int kTurnsAlone = 3;
+constexpr int kTurnsAlone = 3;  // see WinsEveryTurn
 // Of max_tuning_ms, for each turn of a kernel that runs alone.
 constexpr double kShareOfTurn = 0.05;
 constexpr size_t kMostCallsAlone = 1000;
@@ -73,10 +71,8 @@ SessionState::StockFigure SessionState::StockAlone(const Problem& problem, const
   StockFigure stock;
   // Relative to ours in the same minutes, at the scale of the race.
   const double scale = result.winner_ms / Median(ours_ms);
-  const double slowest = *std::max_element(stock_ms.begin(), stock_ms.end());
-  const double fastest = *std::min_element(ours_ms.begin(), ours_ms.end());
   stock.ms = Median(stock_ms) * scale;
-  stock.wins = slowest <= (1.0 - options_.tuner.min_gain) * fastest;
+  stock.wins = WinsEveryTurn(stock_ms, ours_ms, options_.tuner.min_gain);
   return stock;
 }
 

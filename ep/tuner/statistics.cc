@@ -105,4 +105,11 @@ bool IsStillAhead(std::span<const double> challenger, std::span<const double> in
   return Median(challenger.last(quarter)) < Median(incumbent.last(quarter));
 }
 
+bool WinsEveryTurn(std::span<const double> challenger, std::span<const double> incumbent,
+                   double min_gain) {
+  if (challenger.empty() || incumbent.empty()) return false;
+  return *std::max_element(challenger.begin(), challenger.end()) <=
+         (1.0 - min_gain) * *std::min_element(incumbent.begin(), incumbent.end());
+}
+
 }  // namespace tunableop

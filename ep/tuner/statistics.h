@@ -17,4 +17,11 @@ double ChanceOfLuck(std::span<const double> challenger, std::span<const double> 
 // True when the medians of the last quarter of the pairs say so too, or there are too few of them.
 bool IsStillAhead(std::span<const double> challenger, std::span<const double> incumbent);
 
+// What takes turns that are far apart has few figures: true when the slowest of `challenger` is
+// still faster than the fastest of `incumbent`, by the share `min_gain`. Of two that are equal a
+// given one wins three turns against three once in twenty times (of six figures, its three are the
+// least: 1 / 20), two against two once in six; false when either has no figure.
+bool WinsEveryTurn(std::span<const double> challenger, std::span<const double> incumbent,
+                   double min_gain);
+
 }  // namespace tunableop

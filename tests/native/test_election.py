@@ -55,3 +55,19 @@ def test_chance_of_luck() -> None:
         pairs = np.exp(0.3 * random.standard_normal((2000, 2, size)))
         chances = np.array([native.chance_of_luck(x, y) for x, y in pairs])
         assert 0.02 <= np.mean(chances < 0.05) <= 0.08
+
+
+def test_few_turns_are_won_by_the_slowest_of_them() -> None:
+    assert native.wins_every_turn([0.9, 0.97], [1.0, 1.1], 0.03)
+    assert not native.wins_every_turn([0.9, 0.98], [1.0, 1.1], 0.03)
+    assert not native.wins_every_turn([], [1.0], 0.03)
+    assert not native.wins_every_turn([1.0], [], 0.03)
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.3, 1.0])
+def test_equal_ones_rarely_win_three_turns(noise: float) -> None:
+    """As the stock provider's kernel is raced with several threads: on a busy machine nearly by chance."""
+    random = np.random.default_rng(1)
+    turns = np.exp(random.normal(0.0, noise, (4000, 6)))
+    won = sum(native.wins_every_turn(list(row[:3]), list(row[3:]), 0.03) for row in turns)
+    assert won / len(turns) <= 0.06  # 1 / 20, and less with the margin

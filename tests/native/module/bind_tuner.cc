@@ -188,6 +188,9 @@ void BindTuner(py::module_& module) {
       py::arg("data"), py::arg("type"), "What the verifier reads of an array.");
   module.def("can_flush_caches", &CanFlushCaches);
   module.def("measure_clock_mhz", &MeasureClockMhz);
+  module.def("wins_every_turn",
+             [](const std::vector<double>& challenger, const std::vector<double>& incumbent,
+                double min_gain) { return WinsEveryTurn(challenger, incumbent, min_gain); });
   module.def(
       "chance_of_luck",
       [](const std::vector<double>& challenger, const std::vector<double>& incumbent,
