@@ -25,7 +25,7 @@ from support.cards import (
     since,
     value_on_card,
 )
-from support.graphs import graph, matmul_model, model, value
+from support.graphs import gemm_model, graph, matmul_model, model, value
 
 Array = npt.NDArray[Any]
 W = narrow.random((8, 8), "fp32", 5)
@@ -281,6 +281,21 @@ def test_an_allocation_that_fails_in_the_middle_of_a_run() -> None:
         larger = narrow.random((5000 * n, 8), "fp32", n)
         faults(f"oom:{n}")
         close(session.run(None, {"X": larger})[0], product(larger, 3))
+
+
+@on_card(*BOTH)
+def test_whatever_asks_for_memory_gets_what_others_keep() -> None:
+    keeping = card_session(chain(3))
+    rows = narrow.random((300, 8), "fp32", 1)
+    x, column = narrow.random((7, 8), "fp32", 2), narrow.random((7, 1), "fp32", 3)
+    # C is added by a product with ones, which the session allocates itself.
+    body = gemm_model(["m", 8], None, ["m", 1], constants={"B": W})
+    for n in range(1, 10):
+        close(keeping.run(None, {"X": rows})[0], product(rows, 3))
+        faults(f"oom:{n}")
+        session = card_session(body)
+        close(session.run(None, {"A": x, "C": column})[0], x @ W + column, f"allocation {n}")
+        faults("")
 
 
 @on_card(*BOTH)

@@ -60,6 +60,9 @@ Result<const void*> GpuSession::Ones(DataType type, int64_t count, NativeStream 
       static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(count, kFewest))));
   const std::vector<std::byte> host = OnesOnHost(type, more);
   Result<DeviceBuffer> memory = DeviceBuffer::Create(card_.device(), host.size());
+  if (!memory.ok() && memory.status().code() == StatusCode::kOutOfMemory && card_.TrimAll() > 0) {
+    memory = DeviceBuffer::Create(card_.device(), host.size());
+  }
   if (!memory.ok()) return memory.TakeStatus();
   TUNABLEOP_RETURN_IF_ERROR(device().Copy(memory.value().data(), host.data(), host.size(),
                                           CopyKind::kHostToDevice, streams_->own()));
