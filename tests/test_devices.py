@@ -127,9 +127,11 @@ def test_a_vendor_without_cards_is_told_with_the_reasons(machine: Any) -> None:
 
 def test_a_card_that_no_library_can_use_is_told(machine: Any) -> None:
     card = {"backend": "cuda", "ordinal": 0, "name": "Old", "reason": "needs sm_70, has sm_35"}
-    machine(CPU, cards=[card])
-    with pytest.raises(tunableop.NoDeviceError, match=r"Old cannot be used: needs sm_70, has sm_35; this"):
-        _devices.choose("cuda")
+    match = r"'cuda': Old cannot be used: needs sm_70, has sm_35; this"
+    for cards in ([card], [card, card | {"ordinal": 1}]):  # once, however many there are of it
+        machine(CPU, cards=cards)
+        with pytest.raises(tunableop.NoDeviceError, match=match):
+            _devices.choose("cuda")
 
 
 @pytest.mark.parametrize(

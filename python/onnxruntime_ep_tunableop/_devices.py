@@ -124,7 +124,8 @@ def _why_no_card(backend: str) -> str:
     vendor, names = _VENDORS[backend]
     without = [gpu for gpu in _core.gpus() if gpu["backend"] == backend and gpu["reason"]]
     if without:
-        return "; ".join(f"{g['name']} cannot be used: {g['reason']}" for g in without)
+        # Equal cards have equal reasons.
+        return "; ".join(dict.fromkeys(f"{g['name']} cannot be used: {g['reason']}" for g in without))
     lines = [
         f"{entry['library']}: {entry['reason']}"
         for entry in _core.gpu_libraries()
