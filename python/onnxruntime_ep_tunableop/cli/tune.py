@@ -49,7 +49,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         default=30.0,
         help="with --isolate: a call this long is a hang (default: 30)",
     )
-    parser.add_argument("--max-tuning-ms", metavar="MS", type=float, help="for each problem (default: 100)")
+    parser.add_argument(
+        "--max-tuning-ms", metavar="MS", type=float, help="for each problem (default: 100, on a card 300)"
+    )
     parser.add_argument("--candidates", metavar="WHICH", help="kernels: default, all, or names of libraries")
     parser.add_argument("--device", metavar="WHICH", help="auto, cpu, cuda, cuda:1, hip ... (default: auto)")
     parser.add_argument("--precision", metavar="WHICH", help="of the sessions to serve: exact, tf32 or bf16")
