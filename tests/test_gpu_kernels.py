@@ -342,3 +342,44 @@ def test_a_forked_child_gives_nothing_of_its_parents_card_back() -> None:
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
     assert np.allclose(session.run(None, feeds)[0], right, rtol=0, atol=1e-4)
+
+
+def deny(session: ort.InferenceSession, library: str, kernel: str) -> None:
+    """For this process, as a file of results would."""
+    results = tunableop.get_tuning_results(session)
+    results["machines"][0]["denied"] = [
+        {
+            "library": library,
+            "kernel": kernel,
+            "library_identity": tunableop.devices()[0].libraries[library],
+            "reason": "it hung",
+            "deaths": 0,
+            "until": 0,
+            "denied_at": 1,
+        }
+    ]
+    tunableop.set_tuning_results(session, results)
+
+
+@on_card(*BOTH)
+def test_where_all_others_are_denied_a_kernel_that_reads_a_transposed_weight_runs() -> None:
+    weight = narrow.random((8, 8), "fp32", 2)
+    body = matmul_model(["m", 8], None, constants={"B": weight})
+
+    def check(session: ort.InferenceSession, rows: int) -> None:
+        x = narrow.random((rows, 8), "fp32", rows)
+        np.testing.assert_allclose(session.run(None, {"A": x})[0], x @ weight, rtol=1e-4, atol=1e-4)
+
+    for _ in range(100):
+        session = card_session(body, tuning="off")
+        check(session, 8)
+        (chosen,) = tunableop.explain(session).shapes
+        library, _, kernel = chosen.kernel.partition(":")
+        if kernel.endswith("/bt"):
+            break
+        deny(session, library, kernel)
+    assert kernel.endswith("/bt")
+    for tuning in ("cached", "background", "online"):
+        session = card_session(body, tuning=tuning, max_tuning_ms=10)
+        for rows in (8, 8, 3):
+            check(session, rows)

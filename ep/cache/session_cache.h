@@ -22,7 +22,8 @@ namespace tunableop {
 struct Entry {
   Record record;
   std::shared_ptr<const Plan> plan;
-  // Of a plan that needs a transposed copy of B: what runs where there is none. Null otherwise.
+  // Of a plan that needs a transposed copy of B: what runs where there is none; itself, where
+  // nothing else does. Null otherwise.
   std::shared_ptr<const Plan> plan_without_copy;
   bool tuned = false;    // false: the default kernel, kept until it is measured
   std::string why;       // why this kernel: one line for a person

@@ -85,7 +85,7 @@ std::shared_ptr<const Plan> SessionState::PlanWithoutCopy(
       if (other.ok() && !other.value()->needs_transposed_b()) return std::move(other).value();
     }
   }
-  return plan;
+  return plan;  // every other one is denied
 }
 
 Status SessionState::RunOnCopy(const Entry& entry, const Operands& operands, Executor& executor,
@@ -95,8 +95,15 @@ Status SessionState::RunOnCopy(const Entry& entry, const Operands& operands, Exe
   if (with_copy.b_transposed == nullptr) {
     with_copy.b_transposed = MakeTransposed(entry, operands, executor, node);
   }
-  if (with_copy.b_transposed == nullptr) return entry.plan_without_copy->Run(operands, executor);
-  return entry.plan->Run(with_copy, executor);
+  if (with_copy.b_transposed != nullptr) return entry.plan->Run(with_copy, executor);
+  if (entry.plan_without_copy != entry.plan) {
+    return entry.plan_without_copy->Run(operands, executor);
+  }
+  return {StatusCode::kNotSupported,
+          "no kernel can run (" + ToString(entry.record.problem) +
+              "): " + entry.record.winner.FullName() +
+              " needs a transposed copy of the weight, which could not be made, and all others are "
+              "denied"};
 }
 
 const void* SessionState::MakeTransposed(const Entry& entry, const Operands& operands,

@@ -284,6 +284,7 @@ Result<std::shared_ptr<const Entry>> SessionState::DefaultEntry(const Problem& p
     entry->record.winner = candidate;
     entry->record.default_kernel = candidate.FullName();
     entry->plan = std::move(plan).value();
+    entry->plan_without_copy = PlanWithoutCopy(problem, entry->plan);
     return true;
   };
   std::vector<std::pair<std::shared_ptr<const Backend>, Candidate>> suspected;

@@ -54,8 +54,8 @@ struct HipTraits {
   // predecessors in ONNX Runtime asked for.
   static constexpr int kDefaultRequest = 16;
   static constexpr int kAllRequest = 256;
-  // The library loads code at a kernel's first launch, which from ROCm 7 on spoils captures, of this
-  // thread and of others (rccl#2022).
+  // The library loads code at a kernel's first launch, which from ROCm 7 on spoils captures, of
+  // this thread and of others (rccl#2022).
   using CurrentForRun = CurrentAside;
   // A product writes its sizes into what the descriptor keeps for the kernel library, so a
   // descriptor belongs to one call at a time.
