@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
+import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -345,6 +348,30 @@ def test_a_model_without_products_is_a_side_of_ours_all_the_same(tmp_path: Path)
 def test_a_side_that_cannot_be(more: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         SideSpec("stock", "stock", Path("model.onnx"), **{"providers": CPU, **more})
+
+
+@pytest.mark.parametrize("callers", [1, 2])
+def test_a_closed_side_keeps_no_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, callers: int
+) -> None:
+    """It saves its results when it ends: at once, and not when the interpreter collects cycles."""
+    made: list[weakref.ref[ort.InferenceSession]] = []
+    create = tunableop.InferenceSession
+
+    def noted(*args: Any, **kwargs: Any) -> ort.InferenceSession:
+        session = create(*args, **kwargs)
+        made.append(weakref.ref(session))
+        return session
+
+    monkeypatch.setattr(tunableop, "InferenceSession", noted)
+    path, feeds, _ = product(tmp_path)
+    gc.disable()
+    try:
+        with InProcess(replace(ours(path, max_tuning_ms=5), concurrency=callers), feeds) as side:
+            side.block(seconds=None, calls=4, warmup_calls=1)
+        assert [session() for session in made] == [None]
+    finally:
+        gc.enable()
 
 
 def test_a_closed_side_says_so(tmp_path: Path) -> None:

@@ -251,6 +251,7 @@ class Runner:
         """Ends the session; ours then saves its cache."""
         self._session = None
         self._call = _closed
+        self._callers = []  # each knows the session, and this runner
 
 
 def _closed() -> Any:
