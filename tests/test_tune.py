@@ -110,6 +110,7 @@ def test_without_shapes(text_session: ort.InferenceSession, caplog: pytest.LogCa
         ({"ids": 5}, None, "expected a list of dimensions or a numpy array, found 5"),
         ([[1, 2]], None, "expected {input: dimensions} or a list of such, found a list with list"),
         ([], None, "at least one set of shapes"),
+        ({"ids": [1, 2]}, {"batch": 8}, "input 'ids': 'batch' is 1 there, and 8 in dims"),
         (None, {"batsh": 1}, "no symbolic dimension 'batsh'; it has: batch, seq"),
         (None, {"batch": 0}, "dims: 'batch': expected a whole number above 0, found 0"),
     ],

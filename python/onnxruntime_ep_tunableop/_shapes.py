@@ -121,6 +121,10 @@ def _feeds(
     for entry in inputs:
         if entry.name in given:
             for dim, size in zip(entry.shape, _checked(entry, given[entry.name]), strict=False):
+                if isinstance(dim, str) and dims.get(dim, size) != size:
+                    raise OptionError(
+                        f"shapes: input '{entry.name}': '{dim}' is {size} there, and {dims[dim]} in dims"
+                    )
                 if isinstance(dim, str):
                     sizes.setdefault(dim, size)
     random = np.random.default_rng(seed)
