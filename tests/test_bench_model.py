@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -249,6 +250,17 @@ def test_the_seed_decides_the_order(two_products, tmp_path):
 def test_wrong_usage_is_said(arguments, words, capsys):
     assert main(["bench", *arguments]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_the_work_is_known_when_the_baseline_runs_elsewhere(two_products, tmp_path, capsys):
+    """Only sessions of this process are profiled; what their products are holds for all sides."""
+    out = tmp_path / "report.json"
+    arguments = ["--dim", "rows=8", *QUICK, "--against", f"{sys.executable}:cpu", "--json", str(out)]
+    assert main(["bench", two_products, *arguments]) == 0
+    stock, tuned = json.loads(out.read_text())["sides"]
+    assert min(stock["gflops"], tuned["gflops"], tuned["product_gflops"]) > 0.0
+    assert stock["product_gflops"] == 0.0
+    capsys.readouterr()
 
 
 def test_a_provider_that_is_not_there(capsys):

@@ -100,6 +100,20 @@ def test_the_text_says_what_was_measured():
     assert "Test 1" in text
 
 
+def test_without_a_profile_there_are_no_rates():
+    """Nobody knows how much work it was: no columns of dashes."""
+    idle = {"gflops": 0.0, "gigabytes_per_second": 0.0, "product_gflops": 0.0}
+    sides = [side(STOCK, 1.0, **idle), side(OURS, 0.5, **idle)]
+    lines = report.text(whole(sides, FASTER, work=None, ceiling=None)).splitlines()
+    at = next(i for i, line in enumerate(lines) if "max error" in line)
+    assert [line.split() for line in lines[at : at + 3]] == [
+        ["max", "error", "relative"],
+        ["stock", "CPU", "-", "-"],
+        ["tuned", "1.0e-06", "1.0e-07"],
+    ]
+    assert "GFLOP/s" not in "\n".join(lines)
+
+
 @pytest.mark.parametrize(
     ("interval", "words"),
     [

@@ -147,7 +147,8 @@ class _Bench:
         seen = self._timed()
         self.runs = 1 if max(seen.turns.latencies(self.baseline)) > _PROFILED_SECONDS else _PROFILED_RUNS
         events = self._profiles()
-        done = _once(events[self.baseline], self.runs) if self.baseline in events else None
+        # The model's products, as the first side that was profiled ran them: the baseline, if it is here.
+        done = _once(next(iter(events.values())), self.runs) if events else None
         best = self._ceiling(done)
         first = self._fresh()
         sides = [self._side(name, seen, events.get(name, []), first, done) for name in self.contenders]

@@ -94,7 +94,10 @@ def _speed(report: Report, markdown: bool) -> list[str]:
         )
     lines = table(header, rows, markdown=markdown)
     baseline = label(report, report.baseline)
-    words = f"(speed-up: of the median over that of {baseline}, with its 95 % bootstrap interval)"
+    words = (
+        f"(speed-up: by the medians of the rounds, over {baseline}, with its 95 % bootstrap interval; "
+        "the other columns: all calls together)"
+    )
     return [*lines, *([""] if markdown else []), words]
 
 
@@ -122,8 +125,10 @@ def _rates(report: Report, markdown: bool) -> list[str]:
         )
         for side in report.sides
     ]
+    if report.work is None:  # nothing was profiled: nobody knows how much work it was
+        return table((header[0], *header[5:]), [(row[0], *row[5:]) for row in rows], markdown=markdown)
     lines = table(header, rows, markdown=markdown)
-    if report.work is not None and best is not None:
+    if best is not None:
         words = (
             f"(of the model's {report.work.products} products, over the whole run and over the time in "
             f"them; in per cent of the best that this machine showed: {three(flops)} GFLOP/s, "
