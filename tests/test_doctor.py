@@ -369,12 +369,16 @@ def test_values_leave_the_environment_as_it_was(monkeypatch: pytest.MonkeyPatch)
         ({"LD_LIBRARY_PATH": "/usr/lib:/cuda/lib64/stubs"}, "warning", "export LD_LIBRARY_PATH=/usr/lib"),
         ({"LD_LIBRARY_PATH": "/cuda/lib64/stubs"}, "warning", "unset LD_LIBRARY_PATH"),
         ({"LD_LIBRARY_PATH": "/nowhere"}, "note", ""),
+        ({"TUNABLEOP_MODEL_CACHE": "/made/when/missing", "LD_LIBRARY_PATH": "/usr"}, "ok", ""),
     ],
 )
 def test_paths_in_variables(environ: dict[str, str], verdict: str, remedy: str) -> None:
     check = environment.paths(environ)
     assert check is not None
     assert (check.verdict, check.remedy) == (verdict, remedy)
+    if verdict == "ok":
+        named = [f"{key}={value}" for key, value in environ.items()]
+        assert list(check.evidence) == (named or ["none names a path"])
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,22 @@ def test_a_model_whose_shapes_are_not_in_it(tmp_path: Path, results: Document) -
     assert check["evidence"][1].startswith("not in it: M=40,N=5,K=8,fp32")
 
 
+def test_sizes_that_were_not_given_are_no_problem_of_the_file(tmp_path: Path, results: Document) -> None:
+    """Only the sizes of real use tell whether it is of use; 1, which is run instead, need not be in it."""
+    told = copy.deepcopy(results)
+    told["machines"][0]["entries"] = [entry for entry in entries(told) if entry["m"] != 1]
+    path = write(tmp_path / "r.json", told)
+    onnx.save(MODEL, str(tmp_path / "model.onnx"))
+    document = look(path, model=tmp_path / "model.onnx")
+    assert problems(document) == []
+    check = named(document, "cache.hit")
+    assert (check["verdict"], check["remedy"]) == ("warning", "--dim m=1 (with the sizes of real use)")
+    assert check["evidence"][0] == "of the model's problems 0 are in it, 1 not"
+    assert "taken as 1" in check["evidence"][1]
+    check = only_problem(look(path, model=tmp_path / "model.onnx", dims={"m": 1}), "cache.hit")
+    assert check["remedy"] == f"tunableop tune MODEL --cache {path} --dim m=1"
+
+
 def test_products_that_the_file_leaves_to_the_stock_provider(tmp_path: Path, results: Document) -> None:
     """Measured so: it is off, and that is no mistake."""
     told = copy.deepcopy(results)

@@ -225,12 +225,18 @@ def _death(cache: Path, journal: Path) -> str | None:
 
 
 @asks("cache.hit", "does the model use what is in it?")
-def hit(path: Path, hits: int, misses: Iterable[str], shapes: str) -> Finding:
-    """`misses`: problems of the model that are not in the file."""
+def hit(path: Path, hits: int, misses: Iterable[str], shapes: str, sizes: str = "") -> Finding:
+    """`misses`: problems of the model that are not in the file.
+
+    `sizes`: how those sizes are given that nobody gave, and that were taken as 1; empty where there are none.
+    """
     missing = list(misses)
     evidence = [f"of the model's problems {hits} are in it, {len(missing)} not"]
     if not missing:
         return Finding("ok", evidence)
     lines = [f"not in it: {problem}" for problem in missing]
+    if sizes:  # the file may well have those that are served
+        evidence.append("sizes that were not given are taken as 1 here")
+        return Finding("warning", [*evidence, *_few(lines)], sizes)
     remedy = f"tunableop tune MODEL --cache {shlex.quote(str(path))}{shapes}"
     return Finding("problem" if hits == 0 else "warning", [*evidence, *_few(lines)], remedy)

@@ -40,6 +40,7 @@ KNOWN = {
 #: Those that the native side reads when a session is made, and judges.
 JUDGED = tuple(list(KNOWN)[:6])
 _FOLDERS = ("TUNABLEOP_CUDA_PATH", "TUNABLEOP_ROCM_PATH")
+_MADE = ("TUNABLEOP_MODEL_CACHE",)  # a folder that is made when it is missing
 _FILES = ("TUNABLEOP_OPENBLAS_LIBRARY", "TUNABLEOP_NVML_LIBRARY", "TUNABLEOP_CANDIDATE_LIBRARIES")
 
 #: How alike a name without our prefix must be to be one of ours misspelt (1: the same).
@@ -200,7 +201,8 @@ def paths(environ: Mapping[str, str] = os.environ) -> Finding:
     if unset:
         remedy = "; ".join(filter(None, [f"unset {' '.join(dict.fromkeys(unset))}", remedy]))
     if not evidence:
-        evidence = [f"LD_LIBRARY_PATH={':'.join(loader)}"] if loader else ["none names a path"]
+        named = [key for key in (*_FOLDERS, *_FILES, *_MADE, "LD_LIBRARY_PATH") if environ.get(key)]
+        evidence = [f"{key}={environ[key]}" for key in named] or ["none names a path"]
     return Finding(worst(verdicts), evidence, remedy)
 
 

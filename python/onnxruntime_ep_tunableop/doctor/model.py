@@ -301,6 +301,12 @@ def run(seen: Seen, asked: Asked) -> Finding | None:
     return Finding("ok", evidence)
 
 
+def guessed(inputs: Sequence[Any], asked: Asked) -> bool:
+    """Whether a size that the model leaves open was not given, and so taken as 1."""
+    dims = [dim for entry in inputs for dim in entry.shape if not isinstance(dim, int) or dim <= 0]
+    return not asked.shapes and any(dim not in asked.dims for dim in dims)
+
+
 def template(inputs: Sequence[Any]) -> str:
     """How the shapes of a model's inputs are given."""
     symbols = list(dict.fromkeys(dim for entry in inputs for dim in entry.shape if isinstance(dim, str)))

@@ -122,7 +122,8 @@ def _model(asked: Asked, report: Report, useful: bool) -> None:
         if asked.cache is not None and useful and seen.stats is not None:
             tuned = [shape for shape in seen.shapes if shape.tuned]
             missing = [shape.problem for shape in seen.shapes if not shape.tuned]
-            report.add(cache.hit(asked.cache, len(tuned), missing, asked.words()))
+            sizes = model.template(seen.inputs) if model.guessed(seen.inputs, asked) else ""
+            report.add(cache.hit(asked.cache, len(tuned), missing, asked.words(), sizes))
         report.facts["model"] = seen.document()
     finally:
         kept.clear()
