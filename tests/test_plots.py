@@ -445,3 +445,13 @@ def test_wrong_usage_of_traces(plot: Any, tmp_path: Path, arguments: tuple[str, 
 def test_kernels_of_an_election_look_different() -> None:
     looks = [election._look(place) for place in range(100)]
     assert len(set(looks)) == len(looks)
+
+
+def test_a_trace_and_results_are_told_apart(plot: Any, tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text("time_unix,problem\n")
+    code, said = plot(tmp_path / "trace.csv", "-o", tmp_path / "a.svg")
+    assert (code, "a trace is drawn with --kind trace" in said) == (2, True)
+    code, said = plot(
+        write(tmp_path / "a.json", section(*SWEEP)), "--kind", "trace", "-o", tmp_path / "a.svg"
+    )
+    assert (code, "expected a trace" in said) == (1, True)

@@ -72,7 +72,7 @@ def test_without_a_holder_the_lowest_median_is_ahead(trace):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("time_unix,problem\n", "t.csv: no column library, kernel, phase, round, ms, role"),
+        ("time_unix,problem\n", "t.csv: no column library, kernel, phase, round, ms, role: expected a trace"),
         (f"{HEAD}\n1,p,l,k,walk,0,1.0,default\n", "t.csv, line 2: phase 'walk'"),
         (f"{HEAD}\n1,p,l,k,race,0,1.0,boss\n", "t.csv, line 2: phase 'race', role 'boss'"),
         (f"{HEAD}\n1,p,l,k,race,0,fast,default\n", "t.csv, line 2: could not convert"),

@@ -63,7 +63,12 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _results(given: argparse.Namespace, out: Path) -> None:
-    sections = document.read(given.file).sections
+    try:
+        sections = document.read(given.file).sections
+    except document.UnusableError as error:
+        if Path(given.file).suffix == ".csv":
+            raise UsageError(f"plot: {error} (a trace is drawn with --kind trace)") from error
+        raise
     if not 0 <= given.machine < len(sections):
         there = f"0 to {len(sections) - 1}" if sections else "none: the file holds no machine's results"
         raise UsageError(f"plot: --machine: expected {there}, found {given.machine}")

@@ -97,7 +97,9 @@ def read_trace(path: Path) -> list[Row]:
     with path.open(newline="") as file:
         reader = csv.DictReader(file)
         if missing := [name for name in COLUMNS if name not in (reader.fieldnames or ())]:
-            raise ValueError(f"{path.name}: no column {', '.join(missing)}")
+            raise ValueError(
+                f"{path.name}: no column {', '.join(missing)}: expected a trace (option trace of a session)"
+            )
         for line in reader:
             where = f"{path.name}, line {reader.line_num}"
             if line["phase"] not in PHASES or line["role"] not in ROLES:
