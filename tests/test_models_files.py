@@ -134,3 +134,14 @@ def test_command_lists_and_reports_errors(tmp_path, capsys, monkeypatch):
     fake_pip(monkeypatch, None, "ERROR: no route to host")
     assert main(["build", "minilm-int8", "--out", str(tmp_path / "m.onnx")]) == 1
     assert "no route to host" in capsys.readouterr().err
+
+
+def test_command_says_which_package_is_missing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    monkeypatch.delitem(sys.modules, "models.digits", raising=False)
+    assert main(["build", "digits", "--out", str(tmp_path / "m.onnx")]) == 1
+    assert "onnxruntime-ep-tunableop[models]" in capsys.readouterr().err
+    hidden = "import runpy, sys; sys.modules['onnx'] = None; runpy.run_module('models', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", hidden, "list"], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    assert "the package onnx is missing: pip install" in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -100,6 +101,11 @@ def _run(given: argparse.Namespace) -> int:
     for path in (given.json, given.csv, given.md):
         if path is not None and not path.absolute().parent.is_dir():
             raise UsageError(f"expected a folder for '{path}', found none")
+        # Now, and not after minutes of measuring.
+        if path is not None and (
+            path.is_dir() or not os.access(path if path.exists() else path.absolute().parent, os.W_OK)
+        ):
+            raise UsageError(f"'{path}' may not be written")
     for name in ("warmup", "seed"):
         if getattr(given, name) < 0:
             raise UsageError(f"--{name}: expected 0 or more, found {getattr(given, name)}")
