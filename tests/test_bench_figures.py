@@ -181,3 +181,16 @@ def test_agreement_within_is_numpy_isclose():
         assert found.within == (found.reason == "")
 
     check()
+
+
+def test_scalars_are_compared():
+    """A loss or the product of two vectors: numpy makes numbers, not arrays, of what is computed of them."""
+    for kind in (np.float32, np.float16, np.int64, np.bool_):
+        one = np.asarray(1, kind)
+        assert figures.agreement({"y": one}, {"y": one}, 0.0, 0.0).within
+        found = figures.agreement({"y": np.asarray(0, kind)}, {"y": one}, 0.0, 0.0)
+        assert not found.within
+        assert found.absolute == found.relative == 1.0
+    nan = np.asarray(np.nan, np.float32)
+    assert figures.agreement({"y": nan}, {"y": nan}, 0.0, 0.0).within
+    assert not figures.agreement({"y": nan}, {"y": np.asarray(1, np.float32)}, 0.0, 0.0).within

@@ -197,9 +197,9 @@ def _compare(got: Array, expected: Array, rtol: float, atol: float) -> tuple[flo
     a, b = got.astype(kind), expected.astype(kind)
     close = equal | np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
     with np.errstate(invalid="ignore", over="ignore"):
-        errors = np.abs(a - b)
+        errors = np.array(np.abs(a - b))  # of scalars, too: numpy gives a number that cannot be assigned to
     if expected.dtype.kind in "iub":  # neighbours beyond 2^53 are one number in float64
-        errors = np.maximum(errors, 1.0)
+        errors = np.array(np.maximum(errors, 1.0))
         close = equal | (errors <= atol + rtol * np.abs(b))
     errors[equal | (np.isnan(a) & np.isnan(b))] = 0.0
     errors[np.isnan(errors)] = math.inf
