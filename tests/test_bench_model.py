@@ -343,3 +343,25 @@ def test_waiting_has_an_end():
         waiting.until_measured(
             FakeSide(2, 0, stuck=True), lambda *_: None, clock=lambda: next(now), sleep=lambda _: None
         )
+
+
+def test_rates_of_calls_at_the_same_time_are_those_of_all_of_them(two_products, tmp_path, monkeypatch):
+    """What one of four calls takes is about four times what it takes alone: no rate of the machine."""
+    asked = []
+    real = model.ceilings.measure
+
+    def measured(device, threads, kind):
+        asked.append(threads)
+        return real(device, threads, kind)
+
+    monkeypatch.setattr(model.ceilings, "measure", measured)
+    monkeypatch.setattr(model.machine, "cores", lambda: 3)
+    out = tmp_path / "report.json"
+    arguments = ["--dim", "rows=8", *QUICK, "--threads", "1", "--json", str(out)]
+    assert main(["bench", two_products, *arguments, "--concurrency", "4"]) == 0
+    document = json.loads(out.read_text())
+    for side in document["sides"]:
+        calls = side["throughput"]["mean"]
+        assert side["gflops"] == pytest.approx(document["work"]["flops"] * calls * 1e-9)
+        assert side["gigabytes_per_second"] == pytest.approx(document["work"]["bytes"] * calls * 1e-9)
+    assert asked == [3], "one thread of the pool and three callers beside, on three cores"

@@ -254,7 +254,11 @@ class _Bench:
             return None
         self.progress("measuring what this machine can do at most", 0, 1)
         device = str(self.request.options.get("device", "auto"))
-        found = ceilings.measure(device, self.threads, done.element_type)
+        # Each caller computes itself, beside the threads of the one pool that all share.
+        threads = self.threads + self.request.concurrency - 1
+        if self.request.concurrency > 1:
+            threads = max(self.threads, min(threads, machine.cores()))
+        found = ceilings.measure(device, threads, done.element_type)
         return CeilingReport(found.gflops, found.gigabytes_per_second, found.how)
 
     def _fresh(self) -> dict[str, tuple[FirstRequest, FirstRequest | None]]:
@@ -294,6 +298,9 @@ class _Bench:
         mine = work.of_events(events)
         clocks = self._times_products(spec)  # else the profile has the times of queueing
         flops, moved = (done.flops, done.bytes) if done is not None else (0.0, 0.0)
+        # Calls at the same time share the machine: what one takes says nothing of what all achieve.
+        together = self.request.concurrency > 1
+        calls_per_second = turns.throughput(name).mean if together else 1.0 / times.median
         alone, with_results = first.get(name, (None, None))
         counters = after["counters"]
         return SideReport(
@@ -314,8 +321,8 @@ class _Bench:
             creation_seconds=facts["creation_seconds"],
             first=alone,
             first_with_results=with_results,
-            gflops=flops / times.median * 1e-9,
-            gigabytes_per_second=moved / times.median * 1e-9,
+            gflops=flops * calls_per_second * 1e-9,
+            gigabytes_per_second=moved * calls_per_second * 1e-9,
             product_gflops=mine.gflops if clocks else 0.0,
             product_gigabytes_per_second=mine.gigabytes_per_second if clocks else 0.0,
             provider_times=[

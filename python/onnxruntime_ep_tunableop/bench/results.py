@@ -55,9 +55,9 @@ class SideReport:
     creation_seconds: float  #: in the process that was measured
     first: FirstRequest | None  #: None: no fresh process was asked for
     first_with_results: FirstRequest | None  #: ours only: the same with tuning results in a file
-    gflops: (
-        float  #: of its products, over the median of a whole run; 0: the model has none, or it is not known
-    )
+    #: of its products, over the median of a whole run, of several calls at the same time by their calls per
+    #: second; 0: the model has none, or it is not known
+    gflops: float
     gigabytes_per_second: float  #: the same of the products' operands, each moved once
     product_gflops: float  #: over the time inside of the products, by the profile; 0: not known, as on a card
     product_gigabytes_per_second: float
