@@ -52,16 +52,16 @@ def session_options(threads: int) -> ort.SessionOptions:
     """What every session here is made with: default optimisations, assignments recorded.
 
     Several sessions live in one process, and the threads of an idle one must not take a processor from the
-    one that is timed: pools stop spinning when a run ends, and the calling thread and the pool's threads are
-    pinned to a processor each, as ONNX Runtime pins a pool of default size. Without these, stock differed
-    from itself by a factor of two at two threads; with them, by 2 %.
+    one that is timed: contenders take turns when the process is idle (`measure`), and the calling thread and
+    the pool's threads are pinned to a processor each, as ONNX Runtime pins a pool of default size. Without
+    these, stock differed from itself by a factor of two at two threads; with them, by 2 %. Pools spin
+    between runs, as users have it.
     """
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     if 1 < threads <= len(PROCESSORS):
         others = ";".join(str(processor + 1) for processor in PROCESSORS[1:threads])  # counted from 1
         options.add_session_config_entry("session.intra_op_thread_affinities", others)
-        options.add_session_config_entry("session.force_spinning_stop", "1")
     if threads <= len(PROCESSORS):
         os.sched_setaffinity(0, {PROCESSORS[0]})
     options.inter_op_num_threads = 1

@@ -3,10 +3,8 @@
 One round gives every contender one block, in an order drawn anew (and recorded). A block waits until the
 process is idle, warms up, then times single calls; its figure is their median. Waiting matters: the pool of
 an ONNX Runtime session of default options spins for tens of milliseconds after its last run and would take a
-core from the next contender. The sessions of `benchmarks.common` are told to stop spinning when a run ends
-(within a run they spin as ever), and their threads are pinned: waiting is then short, and only makes sure.
-The ratio of two contenders is taken in each round; the median of these is the result, their quartiles are its
-spread.
+core from the next contender. Their threads are pinned, too (`benchmarks.common`). The ratio of two contenders
+is taken in each round; the median of these is the result, their quartiles are its spread.
 
 Beside it, two statistics for what cannot be interleaved: the bootstrap interval of a ratio of medians (the
 package's own, `bench.figures`), and the Theil-Sen slope of a series.

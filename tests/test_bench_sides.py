@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -176,7 +177,6 @@ def test_pools_are_pinned_when_the_processors_suffice(
         made = runner(path, feeds, threads=threads, concurrency=concurrency)
         options = made._session_options()
         assert entry(options, affinities) == expected
-        assert entry(options, "session.force_spinning_stop") == "1"
     made = Runner.__new__(Runner)  # those processors are not here, so no session
     made._ort, made._threads, made._concurrency, made._processors = ort, 3, 1, [4, 6, 9]
     assert entry(made._session_options(), affinities) == "7;10"  # the caller has processor 4; counted from 1
@@ -190,10 +190,32 @@ def test_ours_and_stock_get_the_same_session_options(tmp_path: Path, monkeypatch
     for spec in (stock(path), ours(path)):
         open_side(spec, feeds).close()
     stock_options, our_options = seen
-    for key in ("session.intra_op_thread_affinities", "session.force_spinning_stop"):
-        assert entry(stock_options, key) == entry(our_options, key)
-    assert entry(our_options, "session.force_spinning_stop") == "1"
+    # What users have: a pool that had to be woken for every run would make small models look slow.
+    for key in ("session.force_spinning_stop", "session.intra_op.allow_spinning"):
+        assert entry(stock_options, key) is None
+        assert entry(our_options, key) is None
+    key = "session.intra_op_thread_affinities"
+    assert entry(stock_options, key) == entry(our_options, key)
     assert stock_options.intra_op_num_threads == our_options.intra_op_num_threads == 1
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_block_ends_when_the_process_is_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, concurrency: int
+) -> None:
+    """In a process of its own nobody else can wait for its pool, which spins on."""
+    path, feeds, _ = product(tmp_path)
+    made = runner(path, feeds, concurrency=concurrency)
+    told: list[str] = []
+    module = sys.modules[Runner.__module__]
+    monkeypatch.setattr(module, "wait_until_idle", lambda: told.append("idle"))
+    plain = made._call
+    made._call = lambda: told.append("run") or plain()
+    made.outputs()
+    told.clear()
+    made.block(seconds=None, calls=3, warmup_calls=0)
+    assert (told[0], told[-1]) == ("idle", "idle")
+    assert told[1:-1] == ["run"] * 3
 
 
 def test_one_session_takes_the_same_time_here_and_in_another_process(tmp_path: Path) -> None:

@@ -125,15 +125,14 @@ def our_session(product: Product, device: Listed, threads: int | None, **options
 
 
 def session_options(threads: int | None) -> ort.SessionOptions:
-    """For sessions that share a process: the threads of an idle one must not take a processor from another.
+    """For sessions that share a process, and take turns when it is idle (`turns`).
 
-    Pools stop spinning when a run ends, and threads of a pool whose size is stated are pinned to a processor
-    each, the calling thread's left out (`pinned`). Otherwise stock differs from itself by a factor.
+    Threads of a pool whose size is stated are pinned to a processor each, the calling thread's left out
+    (`pinned`). Otherwise stock differs from itself by a factor. Pools spin as users have it.
     """
     options = ort.SessionOptions()
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    options.add_session_config_entry("session.force_spinning_stop", "1")
     if threads is not None:
         options.intra_op_num_threads = threads
         if 1 < threads <= len(PROCESSORS):

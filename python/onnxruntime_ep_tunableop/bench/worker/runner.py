@@ -32,10 +32,12 @@ class Runner:
     `spec` is what SideSpec.as_json makes: kind ("stock" or "tunableop"), model, providers, options, threads
     (None: ONNX Runtime's own choice), concurrency.
 
-    So that two sessions can be compared, whichever provider they have: pools stop spinning when a run ends;
-    with a stated number of threads that the processors suffice for, and one caller, the threads of the pool
-    are pinned to a processor each, and while a block is timed so is the calling thread. Otherwise the idle
-    pool of one session would take processors from the other, and the same session would differ from itself.
+    So that two sessions can be compared, whichever provider they have: a block begins and ends only when the
+    process is idle, for a pool spins for tens of milliseconds after its last run, and would take processors
+    from whoever is next. (It must spin between the runs of a block: told to stop, it would be woken for every
+    run, which small models do not have with the default options.) With a stated number of threads that the
+    processors suffice for, and one caller, the threads of the pool are pinned to a processor each, and while
+    a block is timed so is the calling thread. Otherwise the same session would differ from itself.
 
     Raises WorkerError; for our own provider also what it raises itself.
     """
@@ -101,7 +103,6 @@ class Runner:
         options = self._ort.SessionOptions()
         options.log_severity_level = 3
         options.inter_op_num_threads = 1
-        options.add_session_config_entry("session.force_spinning_stop", "1")
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
         if self._threads is not None:
             options.intra_op_num_threads = self._threads
@@ -206,10 +207,12 @@ class Runner:
             with self._pinned():
                 caller.warm_up(warmup_calls)
                 caller.time(tickets, seconds)
+            wait_until_idle()
             return caller.stop - caller.start, caller.latencies
         callers = [Caller(self._request, self._call) for _ in range(self._concurrency)]
         self._callers = callers
         together(callers, warmup_calls, tickets, seconds)
+        wait_until_idle()
         began = min(caller.start for caller in callers)
         ended = max(caller.stop for caller in callers)
         return ended - began, [seconds for caller in callers for seconds in caller.latencies]
