@@ -18,12 +18,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from onnxruntime_ep_tunableop.bench.figures import Interval
 from onnxruntime_ep_tunableop.bench.report import megabytes, seconds
 
 from benchmarks import common
@@ -112,6 +114,12 @@ def summary(figures: Figures) -> str:
     return common.table(header, rows)
 
 
+def _ratio(interval: Figures) -> str:
+    """A file has null where too few rounds gave no interval."""
+    ends = (math.nan if interval[end] is None else float(interval[end]) for end in ("low", "high"))
+    return str(Interval(float(interval["value"]), *ends))
+
+
 def bench(figures: Figures) -> str:
     """`tunableop bench`: a line for each side of each model."""
     rows: list[list[object]] = []
@@ -129,7 +137,7 @@ def bench(figures: Figures) -> str:
                     f"{found['model']}: {side['name']}",
                     seconds(side["latency"]["median"]),
                     seconds(side["latency"]["p99"]),
-                    f"{ratio['value']:.3f} ({ratio['low']:.3f}-{ratio['high']:.3f})" if ratio else "1",
+                    _ratio(ratio) if ratio else "1",
                     f"{side['gflops']:.0f}{share}",
                     seconds(side["tuning_seconds"]) if side["tuning_seconds"] else "-",
                     starts,

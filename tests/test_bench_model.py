@@ -365,3 +365,58 @@ def test_rates_of_calls_at_the_same_time_are_those_of_all_of_them(two_products, 
         assert side["gflops"] == pytest.approx(document["work"]["flops"] * calls * 1e-9)
         assert side["gigabytes_per_second"] == pytest.approx(document["work"]["bytes"] * calls * 1e-9)
     assert asked == [3], "one thread of the pool and three callers beside, on three cores"
+
+
+@pytest.mark.parametrize("iterations", [1, 4])
+def test_too_few_rounds_give_no_interval_and_no_verdict(two_products, tmp_path, capsys, iterations):
+    out, table = tmp_path / "report.json", tmp_path / "report.csv"
+    arguments = ["--iterations", str(iterations), "--no-fresh", "--quiet", "--threads", "1"]
+    files = ["--json", str(out), "--csv", str(table)]
+    assert main(["bench", two_products, "--dim", "rows=8", *arguments, *files]) == 0
+    text = capsys.readouterr().out
+    assert "(no interval)" in text
+    assert "tuned is measured too seldom to be compared with stock CPU" in text
+    interval = json.loads(out.read_text())["ratios"][0]["interval"]
+    assert interval["value"] > 0
+    assert interval["low"] is interval["high"] is None
+    assert "nan" not in table.read_text()
+
+
+def test_iterations_are_met_as_nearly_as_equal_blocks_can():
+    for iterations in range(1, 300):
+        for concurrency in (1, 2, 7):
+            if iterations < concurrency:
+                continue
+            rounds, calls = model._blocks(iterations, concurrency)
+            assert calls >= concurrency, "else fewer calls are made at the same time than was asked for"
+            assert iterations <= rounds * calls <= max(1.2 * iterations, iterations + 3)
+            if iterations >= 5 * concurrency:
+                assert model.LEAST_ROUNDS <= rounds <= model.MOST_ROUNDS
+
+
+def test_fewer_iterations_than_callers_are_refused(two_products, capsys):
+    arguments = ["--iterations", "3", "--concurrency", "4", "--quiet"]
+    assert main(["bench", two_products, "--dim", "rows=8", *arguments]) == 2
+    assert "iterations: expected one for each of 4 callers, found 3" in capsys.readouterr().err
+
+
+def test_json_has_no_words_for_infinity(two_products, tmp_path, monkeypatch):
+    """An answer of NaN is infinitely wrong, and the file must be JSON all the same."""
+    real = model.open_side
+
+    def wrong(spec, feeds, python=None):
+        made = real(spec, feeds, python)
+        if spec.kind == "tunableop":
+            made.outputs = lambda: {"y": np.full((8, 16), np.nan, np.float32)}
+        return made
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    monkeypatch.setattr(model, "open_side", wrong)
+    out = tmp_path / "report.json"
+    arguments = ["--dim", "rows=8", *QUICK, "--json", str(out)]
+    assert main(["bench", two_products, *arguments]) == results.ANSWERS_DIFFER
+    document = json.loads(out.read_text(), parse_constant=refuse)
+    assert document["sides"][1]["agreement"]["absolute"] is None
+    assert document["sides"][1]["agreement"]["within"] is False

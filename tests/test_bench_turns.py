@@ -61,7 +61,12 @@ def test_figures_of_a_side():
     assert found.round_medians("slow") == [2.0, 2.0]
     assert found.throughput("slow") == Throughput(pytest.approx(0.4), pytest.approx(0.1 * 2**0.5))
     ratio = found.ratio("slow", "fast")
-    assert (ratio.value, ratio.low, ratio.high) == (2.0, 2.0, 2.0)
+    assert ratio.value == 2.0
+    assert not ratio.is_known, "two rounds say nothing of what others would"
+    assert 2.0 not in ratio
+    assert str(ratio) == "2.000 (no interval)"
+    five = turns.take_turns({"slow": same(2.0), "fast": same(1.0)}, Plan(rounds=5)).ratio("slow", "fast")
+    assert (five.value, five.low, five.high) == (2.0, 2.0, 2.0)
     assert found.ratio("fast", "slow").value == 0.5
     with pytest.raises(KeyError, match="nobody"):
         found.latencies("nobody")

@@ -102,12 +102,19 @@ class Interval:
     low: float
     high: float
 
+    @property
+    def is_known(self) -> bool:
+        """Whether there is an interval; its ends are NaN where there were too few figures for one."""
+        return not (math.isnan(self.low) or math.isnan(self.high))
+
     def __contains__(self, value: float) -> bool:
         """Whether the interval holds `value`; NaN ends hold nothing."""
         return self.low <= value <= self.high
 
     def __str__(self) -> str:
-        """For example "1.012 (0.998-1.031)"."""
+        """For example "1.012 (0.998-1.031)", "1.012 (no interval)"."""
+        if not self.is_known:
+            return f"{self.value:.3f} (no interval)"
         return f"{self.value:.3f} ({self.low:.3f}-{self.high:.3f})"
 
 

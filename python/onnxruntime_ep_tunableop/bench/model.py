@@ -35,7 +35,7 @@ from .results import (
     WorkReport,
 )
 from .sides import Against, Facts, Side, SideSpec, SideStats, open_side
-from .turns import Plan, Turns, take_turns
+from .turns import LEAST_ROUNDS, Plan, Turns, take_turns
 from .waiting import until_measured
 
 Progress = Callable[[str, int, int], None]
@@ -44,7 +44,7 @@ TUNED, AGGRESSIVE = "tuned", "aggressive"
 #: What "aggressive" adds: every kernel, two seconds for each problem and no end to all of them.
 AGGRESSIVE_OPTIONS = {"candidates": "all", "max_tuning_ms": 2000, "max_session_ms": 0, "min_gain": 0.01}
 
-LEAST_ROUNDS, MOST_ROUNDS = 5, 12
+MOST_ROUNDS = 12
 _PROFILED_RUNS, _PROFILED_SECONDS = 3, 1.0  # one run of a model that takes longer than that
 _QUICK_SECONDS = 2.0  # a fresh process that takes less is started three times, others once
 
@@ -102,6 +102,11 @@ class _Bench:
     def __init__(self, request: Request, folder: Path, progress: Progress) -> None:
         if not request.against:
             raise OptionError("against: expected at least one provider to compare with")
+        if request.iterations is not None and request.iterations < request.concurrency:
+            raise OptionError(
+                f"iterations: expected one for each of {request.concurrency} callers, "
+                f"found {request.iterations}"
+            )
         self.request = request
         self.folder = folder
         self.progress = progress
@@ -216,8 +221,7 @@ class _Bench:
         """Rounds of equal blocks; of slow models fewer, but never fewer than LEAST_ROUNDS."""
         request = self.request
         if request.iterations is not None:
-            rounds = min(MOST_ROUNDS, request.iterations)
-            calls = math.ceil(request.iterations / rounds)
+            rounds, calls = _blocks(request.iterations, request.concurrency)
             return Plan(rounds, None, calls, request.warmup, request.seed)
         slowest = max(
             max(side.block(seconds=None, calls=1, warmup_calls=0).latencies) for side in sides.values()
@@ -341,6 +345,13 @@ class _Bench:
         if spec.kind == "stock":
             return spec.providers[0][0] == _devices.CPU_PROVIDER
         return not _devices.choose(str(spec.options.get("device", "auto"))).is_card
+
+
+def _blocks(iterations: int, concurrency: int) -> tuple[int, int]:
+    """Rounds, and calls in each: as few more than asked for as may be, and some for every caller."""
+    most = min(MOST_ROUNDS, iterations // concurrency)
+    found = [(rounds, math.ceil(iterations / rounds)) for rounds in range(min(LEAST_ROUNDS, most), most + 1)]
+    return min(found, key=lambda block: (block[0] * block[1], -block[0]))
 
 
 def _profiled_session(spec: SideSpec, options: ort.SessionOptions) -> ort.InferenceSession:

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
+from .figures import Interval
 from .results import FirstRequest, Report, SideReport
 
 _MOST_NODES = 12  # of one reason, in print; JSON has all
@@ -210,7 +211,9 @@ def _verdict(report: Report) -> str:
         ratio = report.ratio(side.name)
         if side.kind != "tunableop" or ratio is None:
             continue
-        if ratio.low > 1.0:
+        if not ratio.is_known:
+            word = "measured too seldom to be compared with"
+        elif ratio.low > 1.0:
             word = "faster than"
         elif ratio.high < 1.0:
             word = "slower than"
@@ -242,7 +245,7 @@ def csv_text(report: Report) -> str:
                 *(report.model, report.shapes, side.name, report.baseline, time.count, time.mean),
                 *(time.deviation, time.minimum, time.median, time.p90, time.p95, time.p99, time.maximum),
                 *(rate.mean, rate.deviation),
-                *((ratio.value, ratio.low, ratio.high) if ratio else ("", "", "")),
+                *(_ends(ratio) if ratio else ("", "", "")),
                 *(side.gflops, side.gigabytes_per_second, side.agreement.absolute, side.agreement.relative),
                 first.creation_seconds if first else side.creation_seconds,
                 first.first_request_seconds if first else "",
@@ -251,3 +254,7 @@ def csv_text(report: Report) -> str:
             ]
         )
     return out.getvalue()
+
+
+def _ends(ratio: Interval) -> tuple[object, object, object]:
+    return (ratio.value, ratio.low, ratio.high) if ratio.is_known else (ratio.value, "", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import tempfile
 from collections.abc import Callable
@@ -220,11 +221,21 @@ def _write(
     as_markdown: Callable[[], str],
 ) -> None:
     if given.json is not None:
-        given.json.write_text(json.dumps(document(), indent=1) + "\n", encoding="utf-8")
+        text = json.dumps(_finite(document()), indent=1, allow_nan=False)
+        given.json.write_text(text + "\n", encoding="utf-8")
     if given.csv is not None:
         given.csv.write_text(as_csv(), encoding="utf-8")
     if given.md is not None:
         given.md.write_text(as_markdown() + "\n", encoding="utf-8")
+
+
+def _finite(value: Any) -> Any:
+    """The same with null in place of infinity and NaN, for which JSON has no words."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 COMMAND = Command(
