@@ -389,7 +389,7 @@ def test_iterations_are_met_as_nearly_as_equal_blocks_can():
                 continue
             rounds, calls = model._blocks(iterations, concurrency)
             assert calls >= concurrency, "else fewer calls are made at the same time than was asked for"
-            assert iterations <= rounds * calls <= max(1.2 * iterations, iterations + 3)
+            assert iterations <= rounds * calls <= max(1.2 * iterations, iterations + 4)
             if iterations >= 5 * concurrency:
                 assert model.LEAST_ROUNDS <= rounds <= model.MOST_ROUNDS
 
@@ -420,3 +420,55 @@ def test_json_has_no_words_for_infinity(two_products, tmp_path, monkeypatch):
     document = json.loads(out.read_text(), parse_constant=refuse)
     assert document["sides"][1]["agreement"]["absolute"] is None
     assert document["sides"][1]["agreement"]["within"] is False
+
+
+def test_the_work_is_known_where_the_baseline_is_in_another_python(two_products, tmp_path):
+    out = tmp_path / "report.json"
+    arguments = ["--dim", "rows=8", *QUICK, "--against", f"{sys.executable}:cpu", "--json", str(out)]
+    assert main(["bench", two_products, *arguments]) == 0
+    document = json.loads(out.read_text())
+    assert document["work"]["flops"] == 2 * 8 * 32 * 64 + 2 * 8 * 64 * 16
+    assert all(side["gflops"] > 0 for side in document["sides"])
+
+
+def test_the_tolerance_is_that_of_the_type_also_without_a_profile(two_products, monkeypatch):
+    """A model of fp16 must not fail by the tolerance of fp32 because nobody profiled it."""
+    asked = []
+    real = model.compare
+
+    def compared(got, expected, *, element_type, rtol, atol):
+        asked.append(element_type)
+        return real(got, expected, element_type=element_type, rtol=rtol, atol=atol)
+
+    monkeypatch.setattr(model, "compare", compared)
+    assert main(["bench", two_products, "--dim", "rows=8", *QUICK, "--no-profile"]) == 0
+    assert asked == ["fp32", "fp32"]
+    assert model._type_of([{"problem": "M=8,N=4,K=2,fp16"}, {"problem": "M=8,N=4,K=2,fp16,bias"}]) == "fp16"
+    assert model._type_of([]) == "fp32"
+
+
+def test_agreement_on_nan_alone_is_said(two_products, tmp_path, capsys):
+    np.savez(tmp_path / "in.npz", x=np.full((8, 32), np.nan, np.float32))
+    assert main(["bench", two_products, "--inputs", str(tmp_path / "in.npz"), *QUICK]) == 0
+    assert "every element of output y is NaN" in capsys.readouterr().out
+
+
+def test_reports_do_not_overwrite_what_is_read_nor_each_other(two_products, tmp_path, capsys):
+    before = Path(two_products).read_bytes()
+    there = str(tmp_path / "there")
+    for files, words in (
+        (["--json", two_products], "a file of its own"),
+        (["--json", there, "--cache", there], "a file of its own"),
+        (["--json", there, "--csv", there], "a file of its own"),
+        (["--md", str(tmp_path)], "may not be written"),
+        (["--md", str(tmp_path / "no" / "md")], "expected a folder"),
+    ):
+        assert main(["bench", two_products, "--dim", "rows=8", *QUICK, *files]) == 2
+        assert words in capsys.readouterr().err
+    assert Path(two_products).read_bytes() == before
+
+
+def test_endless_lengths_are_wrong_usage(two_products, capsys):
+    for name in ("duration", "rtol", "atol"):
+        assert main(["bench", two_products, "--dim", "rows=8", f"--{name}", "inf"]) == 2
+        assert f"--{name}: expected a number" in capsys.readouterr().err

@@ -99,23 +99,33 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(given: argparse.Namespace) -> int:
     if (given.model is None) == (given.gemm is None):
         raise UsageError(f"expected MODEL (a file, {_BUILTINS}) or --gemm, and not both")
-    for path in (given.json, given.csv, given.md):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise UsageError(f"expected a folder for '{path}', found none")
-        # Now, and not after minutes of measuring.
-        if path is not None and (
-            path.is_dir() or not os.access(path if path.exists() else path.absolute().parent, os.W_OK)
-        ):
-            raise UsageError(f"'{path}' may not be written")
+    _check_files(given)
     for name in ("warmup", "seed"):
         if getattr(given, name) < 0:
             raise UsageError(f"--{name}: expected 0 or more, found {getattr(given, name)}")
     for name in ("iterations", "duration", "concurrency", "threads", "rtol", "atol"):
         value = getattr(given, name)
         least = 0 if name in ("rtol", "atol") else 1e-9
-        if value is not None and not value >= least:
+        if value is not None and not least <= value < math.inf:
             raise UsageError(f"--{name}: expected a number above 0, found {value}")
     return _run_gemm(given) if given.model is None else _run_model(given)
+
+
+def _check_files(given: argparse.Namespace) -> None:
+    """Before minutes of measuring: every report has a place of its own, which is none of what is read."""
+    taken = {Path(name).resolve() for name in (given.model, given.gemm, given.inputs, given.cache) if name}
+    for path in (given.json, given.csv, given.md):
+        if path is None:
+            continue
+        if not path.absolute().parent.is_dir():
+            raise UsageError(f"expected a folder for '{path}', found none")
+        if path.is_dir() or not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+            raise UsageError(f"'{path}' may not be written")
+        # Reports may well go to one terminal or pipe.
+        if path.resolve() in taken:
+            raise UsageError(f"expected a file of its own for each report, found '{path}' twice")
+        if path.is_file() or not path.exists():
+            taken.add(path.resolve())
 
 
 def _our_options(given: argparse.Namespace) -> dict[str, str]:
