@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from onnxruntime_ep_tunableop.bench import inputs, model, results, waiting
 from onnxruntime_ep_tunableop.bench.sides import Against
 from onnxruntime_ep_tunableop.cli import main
 from onnxruntime_ep_tunableop.errors import OptionError, TunableOpError
+from onnxruntime_ep_tunableop.session import InferenceSession
 
 onnx = pytest.importorskip("onnx")
 
@@ -472,3 +474,29 @@ def test_endless_lengths_are_wrong_usage(two_products, capsys):
     for name in ("duration", "rtol", "atol"):
         assert main(["bench", two_products, "--dim", "rows=8", f"--{name}", "inf"]) == 2
         assert f"--{name}: expected a number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("phase", ["opening tuned", "measuring tuned", "profiling tuned"])
+def test_results_are_saved_before_an_interrupt_is_passed_on(two_products, tmp_path, phase):
+    """Where the folder goes first, the session says that it cannot save, after the command has said its word."""
+    subject = inputs.find(two_products, tmp_path, dims={"rows": 8})
+    options = {"cache": str(tmp_path / "results.json")}
+    request = model.Request(subject, [Against(None, CPU)], options, threads=1, duration=0.1, fresh=False)
+    sessions = []
+    real = InferenceSession.run
+
+    def run(session, *arguments):
+        if not any(known() is session for known in sessions):
+            sessions.append(weakref.ref(session))
+        if begun:
+            raise KeyboardInterrupt
+        return real(session, *arguments)
+
+    begun = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(InferenceSession, "run", run)
+        with pytest.raises(KeyboardInterrupt) as interrupted:
+            model.run(request, tmp_path, lambda what, _done, _total: begun.append(1) if what == phase else None)
+    assert interrupted.value.__traceback__ is not None, "whose frames are still there"
+    assert sessions
+    assert [session() for session in sessions] == [None] * len(sessions)

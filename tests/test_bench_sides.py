@@ -160,6 +160,17 @@ def test_a_block_that_fails_puts_the_thread_back(tmp_path: Path, monkeypatch: py
         assert os.sched_getaffinity(0) == before
 
 
+def test_a_closed_side_lets_go_of_its_session(tmp_path: Path) -> None:
+    """It takes room, and saves its results when it goes."""
+    made, feeds, _ = product(tmp_path)
+    cache = tmp_path / "results.json"
+    with InProcess(ours(made, cache=cache), feeds) as side:
+        side.block(seconds=None, calls=2, warmup_calls=0)
+        session = weakref.ref(side._runner._session)
+    assert session() is None
+    assert cache.is_file()
+
+
 def entry(options: ort.SessionOptions, key: str) -> str | None:
     try:
         return str(options.get_session_config_entry(key))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +97,12 @@ def run(request: Request, folder: Path, progress: Progress | None = None) -> Rep
         OptionError: a provider, Python or option that is not there.
         TunableOpError: a session could not be made or run.
     """
-    return _Bench(request, folder, progress or (lambda what, done, total: None)).run()
+    try:
+        return _Bench(request, folder, progress or (lambda what, done, total: None)).run()
+    except BaseException as error:
+        # They hold sessions, which save their results when they go: while the folder is there.
+        traceback.clear_frames(error.__traceback__)
+        raise
 
 
 class _Bench:

@@ -11,6 +11,7 @@ from .. import _core
 from ..errors import OptionError
 from . import bench, cache, doctor, selftest, tune
 from .command import Command, UsageError
+from .ending import Ended, tidy
 
 COMMANDS: tuple[Command, ...] = (bench.COMMAND, doctor.COMMAND, tune.COMMAND, selftest.COMMAND, cache.COMMAND)
 
@@ -45,7 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(end.code or 0)
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     try:
-        return int(given.run(given))
+        with tidy():
+            return int(given.run(given))
+    except Ended as end:
+        print(f"tunableop {given.command}: told to end", file=sys.stderr)
+        return int(end.code or FAILED)
     except (UsageError, OptionError) as error:
         print(f"tunableop {given.command}: {error}", file=sys.stderr)
         return WRONG_USAGE

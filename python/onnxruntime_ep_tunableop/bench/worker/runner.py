@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import io
 import itertools
@@ -142,11 +143,12 @@ class Runner:
             raise WorkerError("feeds", f"{'; '.join(what)}; its inputs are {', '.join(inputs)}")
         ready = {name: self._feed(name, inputs[name].type, value) for name, value in feeds.items()}
         session = self._session
+        # No functions of our own: the frame of one keeps the session in its closure, also when it is cleared.
         if not any(item.type in arrays.AS_BITS for item in session.get_outputs()):
-            return lambda: session.run(None, ready), False
+            return functools.partial(session.run, None, ready), False
         make = self._ort.OrtValue.ortvalue_from_numpy
         values = {n: v if type(v).__name__ == "OrtValue" else make(v) for n, v in ready.items()}
-        return lambda: session.run_with_ort_values(self._names, values), True
+        return functools.partial(session.run_with_ort_values, self._names, values), True
 
     def _feed(self, name: str, kind: str, value: NDArray[Any]) -> Any:
         import numpy as np
