@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 import weakref
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from onnxruntime_ep_tunableop.session import InferenceSession
 onnx = pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from support.cards import on_card  # noqa: E402
 
 CPU = "CPUExecutionProvider"
 QUICK = ["--duration", "0.2", "--no-fresh", "--quiet"]
@@ -445,8 +447,10 @@ def test_the_tolerance_is_that_of_the_type_also_without_a_profile(two_products, 
     monkeypatch.setattr(model, "compare", compared)
     assert main(["bench", two_products, "--dim", "rows=8", *QUICK, "--no-profile"]) == 0
     assert asked == ["fp32", "fp32"]
-    assert model._type_of([{"problem": "M=8,N=4,K=2,fp16"}, {"problem": "M=8,N=4,K=2,fp16,bias"}]) == "fp16"
-    assert model._type_of([]) == "fp32"
+    halves = [{"problem": "M=8,N=4,K=2,fp16"}, {"problem": "M=8,N=4,K=2,fp16,bias"}]
+    assert model._type_of(halves, "exact") == model._type_of(halves, "tf32") == "fp16"
+    assert model._type_of([{"problem": "M=8,N=4,K=2,fp32"}], "tf32") == "tf32"
+    assert model._type_of([], "exact") == ""
 
 
 def test_agreement_on_nan_alone_is_said(two_products, tmp_path, capsys):
@@ -478,7 +482,7 @@ def test_endless_lengths_are_wrong_usage(two_products, capsys):
 
 @pytest.mark.parametrize("phase", ["opening tuned", "measuring tuned", "profiling tuned"])
 def test_results_are_saved_before_an_interrupt_is_passed_on(two_products, tmp_path, phase):
-    """Where the folder goes first, the session says that it cannot save, after the command has said its word."""
+    """Where the folder goes first, the session says, after the command, that it cannot save."""
     subject = inputs.find(two_products, tmp_path, dims={"rows": 8})
     options = {"cache": str(tmp_path / "results.json")}
     request = model.Request(subject, [Against(None, CPU)], options, threads=1, duration=0.1, fresh=False)
@@ -496,7 +500,44 @@ def test_results_are_saved_before_an_interrupt_is_passed_on(two_products, tmp_pa
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(InferenceSession, "run", run)
         with pytest.raises(KeyboardInterrupt) as interrupted:
-            model.run(request, tmp_path, lambda what, _done, _total: begun.append(1) if what == phase else None)
+            model.run(
+                request, tmp_path, lambda what, _done, _total: begun.append(1) if what == phase else None
+            )
     assert interrupted.value.__traceback__ is not None, "whose frames are still there"
     assert sessions
     assert [session() for session in sessions] == [None] * len(sessions)
+
+
+@on_card("cuda13")
+def test_half_precision_is_compared_and_counted_as_such_beside_a_cpu_that_casts_it():
+    """The CPU runs fp16 as fp32: its tolerance, bytes and ceiling are not those of a card."""
+    with tempfile.TemporaryDirectory() as folder:
+        _compare_half_precision(Path(folder))
+
+
+def _compare_half_precision(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    path = write(
+        tmp_path / "half.onnx",
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        [("x", TensorProto.FLOAT16, [32, 64])],
+        [("y", TensorProto.FLOAT16, [32, 16])],
+        [("w", random.standard_normal((64, 16)).astype(np.float16))],
+    )
+    asked, ceiling = [], []
+    real = model.compare
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model, "compare", lambda *a, **k: asked.append(k["element_type"]) or real(*a, **k))
+        patch.setattr(
+            model.ceilings,
+            "measure",
+            lambda _device, _threads, kind: ceiling.append(kind) or model.ceilings.Ceiling(1.0, 1.0, ""),
+        )
+        arguments = ["--device", "cuda", *QUICK, "--json", str(tmp_path / "out.json")]
+        assert main(["bench", path, *arguments]) == 0
+    assert asked == ["fp16", "fp16"]
+    assert ceiling == ["fp16"]
+    for side in json.loads((tmp_path / "out.json").read_text())["sides"]:
+        size = 4 if side["kind"] == "stock" else 2
+        moved = size * (32 * 64 + 64 * 16 + 32 * 16)
+        assert side["gigabytes_per_second"] == pytest.approx(moved / side["latency"]["median"] * 1e-9)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -273,3 +274,15 @@ def test_operators_that_hide_products() -> None:
         products.words({"Attention": 2, "MatMulNBits": 1}) == "2 Attention (fused), 1 MatMulNBits (quantised)"
     )
     assert not any(products.is_ours(name) for name in ("MatMulNBits", "FusedGemm", "Add"))
+
+
+def test_inputs_that_cannot_be_made_up_are_a_matter_of_inputs_not_of_sizes():
+    """The shapes of a text do not help: who does as told must not read the same again."""
+    inputs = [SimpleNamespace(name="text", type="tensor(string)", shape=[2])]
+    session = SimpleNamespace(get_inputs=lambda: inputs)
+    seen = doctor_model.Seen(session, [], [SimpleNamespace(claimed=True)], inputs, Path("a model.onnx"))
+    check = doctor_model.run(seen, Asked())
+    assert check.verdict == "warning"
+    assert check.remedy == (
+        "numpy.savez('inputs.npz', text=...), then: tunableop bench 'a model.onnx' --inputs inputs.npz"
+    )

@@ -10,7 +10,13 @@ from .figures import Agreement, Array, agreement
 
 #: (rtol, atol as a share of the tensor's largest magnitude) by element type of the model's products. Twelve
 #: layers of fp32 differ by 1e-5 or so between two providers, of fp16 by 1e-2.
-TOLERANCES = {"fp32": (1e-3, 1e-3), "fp64": (1e-3, 1e-3), "fp16": (2e-2, 2e-2), "bf16": (5e-2, 5e-2)}
+TOLERANCES = {
+    "fp32": (1e-3, 1e-3),
+    "fp64": (1e-3, 1e-3),
+    "fp16": (2e-2, 2e-2),
+    "tf32": (2e-2, 2e-2),
+    "bf16": (5e-2, 5e-2),
+}
 
 
 def compare(

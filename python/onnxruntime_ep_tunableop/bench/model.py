@@ -19,7 +19,7 @@ from ..errors import OptionError
 from ..session import InferenceSession
 from . import ceiling as ceilings
 from . import machine, profile, work
-from .answers import compare
+from .answers import TOLERANCES, compare
 from .figures import latency
 from .fresh import probe
 from .inputs import Subject
@@ -161,10 +161,13 @@ class _Bench:
         events = self._profiles()
         # The model's products, as the first side that was profiled ran them: the baseline, if it is here.
         done = _once(next(iter(events.values())), self.runs) if events else None
-        best = self._ceiling(done)
-        first = self._fresh()
         told = seen.after[TUNED]["explain"]
-        kind = done.element_type if done is not None and done.products else _type_of(told["shapes"])
+        ours = _type_of(told["shapes"], str(self.request.options.get("precision", "exact")))
+        best = self._ceiling(done, ours)
+        first = self._fresh()
+        # The baseline may cast what we do not: a CPU runs fp16 as fp32.
+        kinds = [ours or "fp32", *([done.element_type] if done is not None and done.products else [])]
+        kind = max(kinds, key=lambda name: TOLERANCES[name])
         sides = [self._side(name, seen, events.get(name, []), first, done, kind) for name in self.contenders]
         self.notes += _vague(seen.answers[self.baseline])
         policy = self.request.options.get("claim", "auto")
@@ -262,7 +265,8 @@ class _Bench:
                 self.notes.append(f"{spec.name} was not profiled: {error}")
         return events
 
-    def _ceiling(self, done: WorkReport | None) -> CeilingReport | None:
+    def _ceiling(self, done: WorkReport | None, ours: str) -> CeilingReport | None:
+        """In the type that our products have: the baseline may cast them to another one."""
         if done is None or not done.products:
             return None
         self.progress("measuring what this machine can do at most", 0, 1)
@@ -271,7 +275,7 @@ class _Bench:
         threads = self.threads + self.request.concurrency - 1
         if self.request.concurrency > 1:
             threads = max(self.threads, min(threads, machine.cores()))
-        found = ceilings.measure(device, threads, done.element_type)
+        found = ceilings.measure(device, threads, ours or done.element_type)
         return CeilingReport(found.gflops, found.gigabytes_per_second, found.how)
 
     def _fresh(self) -> dict[str, tuple[FirstRequest, FirstRequest | None]]:
@@ -310,6 +314,9 @@ class _Bench:
         times = latency(turns.latencies(name))
         before, after = seen.before[name], seen.after[name]
         mine = work.of_events(events)
+        if mine.products and done is not None:
+            # The same products, perhaps in another type: half the bytes of what the baseline casts to fp32.
+            done = dataclasses.replace(done, bytes=mine.bytes / self.runs)
         clocks = self._times_products(spec)  # else the profile has the times of queueing
         flops, moved = (done.flops, done.bytes) if done is not None else (0.0, 0.0)
         # Calls at the same time share the machine: what one takes says nothing of what all achieve.
@@ -374,11 +381,12 @@ def _profiled_session(spec: SideSpec, options: ort.SessionOptions) -> ort.Infere
     return ort.InferenceSession(str(spec.model), options, providers=providers)
 
 
-def _type_of(problems: Sequence[Mapping[str, Any]]) -> str:
-    """The element type of most of our products, where no profile tells it; fp32 where there are none."""
+def _type_of(problems: Sequence[Mapping[str, Any]], precision: str) -> str:
+    """The type that most of our products are done in; empty where we have none."""
     names = work.TYPES.values()
     found = [part for told in problems for part in str(told["problem"]).split(",") if part in names]
-    return max(set(found), key=found.count, default="fp32")
+    most = max(sorted(set(found)), key=found.count, default="")
+    return precision if most == "fp32" and precision != "exact" else most
 
 
 def _vague(answers: Mapping[str, Any]) -> list[str]:

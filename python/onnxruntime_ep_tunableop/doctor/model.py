@@ -279,6 +279,8 @@ def run(seen: Seen, asked: Asked) -> Finding | None:
     try:
         sets = make_feeds(seen.session, list(asked.shapes) or None, asked.dims, warn=False)
     except OptionError as error:
+        if "cannot be made up" in str(error):  # sizes would change nothing
+            return Finding("warning", [str(error)], _own_inputs(seen))
         return Finding("problem", [str(error)], template(seen.inputs))
     evidence = []
     for feeds in sets:
@@ -305,6 +307,12 @@ def guessed(inputs: Sequence[Any], asked: Asked) -> bool:
     """Whether a size that the model leaves open was not given, and so taken as 1."""
     dims = [dim for entry in inputs for dim in entry.shape if not isinstance(dim, int) or dim <= 0]
     return not asked.shapes and any(dim not in asked.dims for dim in dims)
+
+
+def _own_inputs(seen: Seen) -> str:
+    names = ", ".join(f"{entry.name}=..." for entry in seen.inputs if entry.name.isidentifier())
+    path = shlex.quote(str(seen.path))
+    return f"numpy.savez('inputs.npz', {names or '...'}), then: tunableop bench {path} --inputs inputs.npz"
 
 
 def template(inputs: Sequence[Any]) -> str:
