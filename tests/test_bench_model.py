@@ -541,3 +541,7 @@ def _compare_half_precision(tmp_path: Path) -> None:
         size = 4 if side["kind"] == "stock" else 2
         moved = size * (32 * 64 + 64 * 16 + 32 * 16)
         assert side["gigabytes_per_second"] == pytest.approx(moved / side["latency"]["median"] * 1e-9)
+
+
+def test_short_models_are_profiled_often_enough_for_a_mean_and_long_ones_once():
+    assert [model._profiled_runs(seconds) for seconds in (0.0, 1e-4, 0.1, 0.4, 2.0)] == [50, 50, 10, 3, 1]

@@ -231,3 +231,19 @@ def test_a_whole_model_by_hand():
         total = work.of_events(profile.profile(make, {"X": random((2, tokens, width))}, runs=1))
         assert total.products == 6
         assert total.flops == flops
+
+
+def test_the_time_in_products_is_that_of_the_median_run():
+    """One run that met something else must not make products slower than the runs that they are part of."""
+
+    def run(*seconds: float) -> list[NodeEvent]:
+        shapes = ((4, 8), (8, 2)), ("float",), ((4, 2),)
+        return [
+            NodeEvent("p", kind, "CPU", one, ("float", "float"), *shapes)
+            for kind, one in [("MatMul", seconds[0]), ("Relu", 100.0), ("MatMul", seconds[1])]
+        ]
+
+    events = [*run(1.0, 2.0), *run(1.0, 50.0), *run(2.0, 2.0)]
+    assert work.median_seconds(events, 3) == 4.0
+    assert work.median_seconds(events[:-1], 3) == (1 + 2 + 1 + 50 + 2) / 3, "not as many in each run"
+    assert work.median_seconds([], 3) == 0.0

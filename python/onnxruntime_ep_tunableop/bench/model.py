@@ -47,7 +47,8 @@ TUNED, AGGRESSIVE = "tuned", "aggressive"
 AGGRESSIVE_OPTIONS = {"candidates": "all", "max_tuning_ms": 2000, "max_session_ms": 0, "min_gain": 0.01}
 
 MOST_ROUNDS = 12
-_PROFILED_RUNS, _PROFILED_SECONDS = 3, 1.0  # one run of a model that takes longer than that
+#: At least that many unless a run takes longer than a second, and more of short ones, for few are chance.
+_LEAST_PROFILED, _MOST_PROFILED, _PROFILED_SECONDS = 3, 50, 1.0
 _QUICK_SECONDS = 2.0  # a fresh process that takes less is started three times, others once
 
 
@@ -130,7 +131,7 @@ class _Bench:
             raise OptionError("against: a provider stands there twice")
         self.baseline = stock[0].spec.name
         self.feeds = request.subject.feeds
-        self.runs = _PROFILED_RUNS
+        self.runs = _LEAST_PROFILED
 
     def _stock(self, against: Against) -> SideSpec:
         where = "" if against.python is None else f" of {against.python}"
@@ -157,7 +158,7 @@ class _Bench:
     def run(self) -> Report:
         """All of it. Sessions are closed before fresh processes and profiles: they need room themselves."""
         seen = self._timed()
-        self.runs = 1 if max(seen.turns.latencies(self.baseline)) > _PROFILED_SECONDS else _PROFILED_RUNS
+        self.runs = _profiled_runs(max(seen.turns.latencies(self.baseline)))
         events = self._profiles()
         # The model's products, as the first side that was profiled ran them: the baseline, if it is here.
         done = _once(next(iter(events.values())), self.runs) if events else None
@@ -317,6 +318,7 @@ class _Bench:
         if mine.products and done is not None:
             # The same products, perhaps in another type: half the bytes of what the baseline casts to fp32.
             done = dataclasses.replace(done, bytes=mine.bytes / self.runs)
+        inside = work.median_seconds(events, self.runs) * self.runs
         clocks = self._times_products(spec)  # else the profile has the times of queueing
         flops, moved = (done.flops, done.bytes) if done is not None else (0.0, 0.0)
         # Calls at the same time share the machine: what one takes says nothing of what all achieve.
@@ -344,8 +346,8 @@ class _Bench:
             first_with_results=with_results,
             gflops=flops * calls_per_second * 1e-9,
             gigabytes_per_second=moved * calls_per_second * 1e-9,
-            product_gflops=mine.gflops if clocks else 0.0,
-            product_gigabytes_per_second=mine.gigabytes_per_second if clocks else 0.0,
+            product_gflops=mine.flops / inside * 1e-9 if clocks and inside > 0.0 else 0.0,
+            product_gigabytes_per_second=mine.bytes / inside * 1e-9 if clocks and inside > 0.0 else 0.0,
             provider_times=[
                 ProviderTime(share.provider, share.nodes, share.seconds_per_run)
                 for share in profile.shares(events, self.runs)
@@ -371,10 +373,19 @@ def _blocks(iterations: int, concurrency: int) -> tuple[int, int]:
     return min(found, key=lambda block: (block[0] * block[1], -block[0]))
 
 
+def _profiled_runs(slowest: float) -> int:
+    if slowest > _PROFILED_SECONDS:
+        return 1
+    return max(_LEAST_PROFILED, min(_MOST_PROFILED, int(_PROFILED_SECONDS / max(slowest, 1e-9))))
+
+
 def _profiled_session(spec: SideSpec, options: ort.SessionOptions) -> ort.InferenceSession:
     """The side's session once more, with options that profile."""
     options.intra_op_num_threads = spec.threads or 0
     options.log_severity_level = 3
+    # As the sessions that are timed, so that the time in products can be held against that of whole runs.
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     if spec.kind == "tunableop":
         return InferenceSession(str(spec.model), options, **dict(spec.options))
     providers = [(name, dict(given)) for name, given in spec.providers]

@@ -20,6 +20,7 @@ operators (Attention, LSTM, Conv) are not counted.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -122,6 +123,18 @@ def of_events(events: Iterable[NodeEvent]) -> Work:
         node.runs += 1
         work.products += 1
     return work
+
+
+def median_seconds(events: Iterable[NodeEvent], runs: int) -> float:
+    """What the products of one of `runs` runs take: the median run, as reports have whole runs.
+
+    The mean where runs have different numbers of products (a loop that ends by chance); 0 without any.
+    """
+    times = [event.seconds for event in events if of_event(event) is not None]
+    size, rest = divmod(len(times), runs)
+    if rest:
+        return math.fsum(times) / runs
+    return statistics.median(math.fsum(times[at * size : (at + 1) * size]) for at in range(runs))
 
 
 def of_event(event: NodeEvent) -> Product | None:
