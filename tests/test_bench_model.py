@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnxruntime_ep_tunableop.bench import inputs, model, results, waiting
+from onnxruntime_ep_tunableop.bench import inputs, model, profiled, results, turns, waiting, work
 from onnxruntime_ep_tunableop.bench.sides import Against
 from onnxruntime_ep_tunableop.cli import main
 from onnxruntime_ep_tunableop.errors import OptionError, TunableOpError
@@ -391,11 +391,11 @@ def test_iterations_are_met_as_nearly_as_equal_blocks_can():
         for concurrency in (1, 2, 7):
             if iterations < concurrency:
                 continue
-            rounds, calls = model._blocks(iterations, concurrency)
+            rounds, calls = turns.blocks_of(iterations, concurrency)
             assert calls >= concurrency, "else fewer calls are made at the same time than was asked for"
             assert iterations <= rounds * calls <= max(1.2 * iterations, iterations + 4)
             if iterations >= 5 * concurrency:
-                assert model.LEAST_ROUNDS <= rounds <= model.MOST_ROUNDS
+                assert turns.LEAST_ROUNDS <= rounds <= turns.MOST_ROUNDS
 
 
 def test_fewer_iterations_than_callers_are_refused(two_products, capsys):
@@ -448,9 +448,9 @@ def test_the_tolerance_is_that_of_the_type_also_without_a_profile(two_products, 
     assert main(["bench", two_products, "--dim", "rows=8", *QUICK, "--no-profile"]) == 0
     assert asked == ["fp32", "fp32"]
     halves = [{"problem": "M=8,N=4,K=2,fp16"}, {"problem": "M=8,N=4,K=2,fp16,bias"}]
-    assert model._type_of(halves, "exact") == model._type_of(halves, "tf32") == "fp16"
-    assert model._type_of([{"problem": "M=8,N=4,K=2,fp32"}], "tf32") == "tf32"
-    assert model._type_of([], "exact") == ""
+    assert work.type_of(halves, "exact") == work.type_of(halves, "tf32") == "fp16"
+    assert work.type_of([{"problem": "M=8,N=4,K=2,fp32"}], "tf32") == "tf32"
+    assert work.type_of([], "exact") == ""
 
 
 def test_agreement_on_nan_alone_is_said(two_products, tmp_path, capsys):
@@ -544,4 +544,4 @@ def _compare_half_precision(tmp_path: Path) -> None:
 
 
 def test_short_models_are_profiled_often_enough_for_a_mean_and_long_ones_once():
-    assert [model._profiled_runs(seconds) for seconds in (0.0, 1e-4, 0.1, 0.4, 2.0)] == [50, 50, 10, 3, 1]
+    assert [profiled.runs(seconds) for seconds in (0.0, 1e-4, 0.1, 0.4, 2.0)] == [50, 50, 10, 3, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -55,3 +56,12 @@ def _magnitude(values: Array) -> float:
         return 0.0
     sizes = np.abs(values.astype(np.float64 if values.dtype.kind == "f" else np.complex128))
     return float(sizes[np.isfinite(sizes)].max(initial=0.0))
+
+
+def vague(answers: Mapping[str, Any]) -> list[str]:
+    """Outputs of which an agreement says nothing: NaN is what any kernel makes of NaN."""
+    return [
+        f"every element of output {name} is NaN: that the answers agree says nothing of it"
+        for name, values in answers.items()
+        if values.dtype.kind in "fc" and values.size and bool(np.isnan(values).all())
+    ]

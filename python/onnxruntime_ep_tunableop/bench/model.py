@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import onnxruntime as ort
-
 from .. import _devices
 from ..errors import OptionError
-from ..session import InferenceSession
 from . import ceiling as ceilings
-from . import machine, profile, work
-from .answers import TOLERANCES, compare
+from . import machine, profile, profiled, work
+from .answers import TOLERANCES, compare, vague
 from .figures import latency
 from .fresh import probe
 from .inputs import Subject
@@ -37,7 +32,7 @@ from .results import (
     WorkReport,
 )
 from .sides import Against, Facts, Side, SideSpec, SideStats, open_side
-from .turns import LEAST_ROUNDS, Plan, Turns, take_turns
+from .turns import LEAST_ROUNDS, MOST_ROUNDS, Plan, Turns, blocks_of, take_turns
 from .waiting import until_measured
 
 Progress = Callable[[str, int, int], None]
@@ -46,9 +41,6 @@ TUNED, AGGRESSIVE = "tuned", "aggressive"
 #: What "aggressive" adds: every kernel, two seconds for each problem and no end to all of them.
 AGGRESSIVE_OPTIONS = {"candidates": "all", "max_tuning_ms": 2000, "max_session_ms": 0, "min_gain": 0.01}
 
-MOST_ROUNDS = 12
-#: At least that many unless a run takes longer than a second, and more of short ones, for few are chance.
-_LEAST_PROFILED, _MOST_PROFILED, _PROFILED_SECONDS = 3, 50, 1.0
 _QUICK_SECONDS = 2.0  # a fresh process that takes less is started three times, others once
 
 
@@ -131,7 +123,7 @@ class _Bench:
             raise OptionError("against: a provider stands there twice")
         self.baseline = stock[0].spec.name
         self.feeds = request.subject.feeds
-        self.runs = _LEAST_PROFILED
+        self.runs = 1
 
     def _stock(self, against: Against) -> SideSpec:
         where = "" if against.python is None else f" of {against.python}"
@@ -158,19 +150,19 @@ class _Bench:
     def run(self) -> Report:
         """All of it. Sessions are closed before fresh processes and profiles: they need room themselves."""
         seen = self._timed()
-        self.runs = _profiled_runs(max(seen.turns.latencies(self.baseline)))
+        self.runs = profiled.runs(max(seen.turns.latencies(self.baseline)))
         events = self._profiles()
         # The model's products, as the first side that was profiled ran them: the baseline, if it is here.
         done = _once(next(iter(events.values())), self.runs) if events else None
         told = seen.after[TUNED]["explain"]
-        ours = _type_of(told["shapes"], str(self.request.options.get("precision", "exact")))
+        ours = work.type_of(told["shapes"], str(self.request.options.get("precision", "exact")))
         best = self._ceiling(done, ours)
         first = self._fresh()
         # The baseline may cast what we do not: a CPU runs fp16 as fp32.
         kinds = [ours or "fp32", *([done.element_type] if done is not None and done.products else [])]
         kind = max(kinds, key=lambda name: TOLERANCES[name])
         sides = [self._side(name, seen, events.get(name, []), first, done, kind) for name in self.contenders]
-        self.notes += _vague(seen.answers[self.baseline])
+        self.notes += vague(seen.answers[self.baseline])
         policy = self.request.options.get("claim", "auto")
         nodes = [_node(node, policy) for node in told["nodes"]]
         self.notes += [f"{TUNED}: {note}" for note in told["notes"]]
@@ -234,7 +226,7 @@ class _Bench:
         """Rounds of equal blocks; of slow models fewer, but never fewer than LEAST_ROUNDS."""
         request = self.request
         if request.iterations is not None:
-            rounds, calls = _blocks(request.iterations, request.concurrency)
+            rounds, calls = blocks_of(request.iterations, request.concurrency)
             return Plan(rounds, None, calls, request.warmup, request.seed)
         slowest = max(
             max(side.block(seconds=None, calls=1, warmup_calls=0).latencies) for side in sides.values()
@@ -258,7 +250,7 @@ class _Bench:
             self.progress(f"profiling {spec.name}", at, len(here))
             try:
                 events[spec.name] = profile.profile(
-                    lambda options, spec=spec: _profiled_session(spec, options),  # type: ignore[misc]
+                    lambda options, spec=spec: profiled.session(spec, options),  # type: ignore[misc]
                     self.feeds,
                     self.runs,
                 )
@@ -364,49 +356,6 @@ class _Bench:
         if spec.kind == "stock":
             return spec.providers[0][0] == _devices.CPU_PROVIDER
         return not _devices.choose(str(spec.options.get("device", "auto"))).is_card
-
-
-def _blocks(iterations: int, concurrency: int) -> tuple[int, int]:
-    """Rounds, and calls in each: as few more than asked for as may be, and some for every caller."""
-    most = min(MOST_ROUNDS, iterations // concurrency)
-    found = [(rounds, math.ceil(iterations / rounds)) for rounds in range(min(LEAST_ROUNDS, most), most + 1)]
-    return min(found, key=lambda block: (block[0] * block[1], -block[0]))
-
-
-def _profiled_runs(slowest: float) -> int:
-    if slowest > _PROFILED_SECONDS:
-        return 1
-    return max(_LEAST_PROFILED, min(_MOST_PROFILED, int(_PROFILED_SECONDS / max(slowest, 1e-9))))
-
-
-def _profiled_session(spec: SideSpec, options: ort.SessionOptions) -> ort.InferenceSession:
-    """The side's session once more, with options that profile."""
-    options.intra_op_num_threads = spec.threads or 0
-    options.log_severity_level = 3
-    # As the sessions that are timed, so that the time in products can be held against that of whole runs.
-    options.inter_op_num_threads = 1
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    if spec.kind == "tunableop":
-        return InferenceSession(str(spec.model), options, **dict(spec.options))
-    providers = [(name, dict(given)) for name, given in spec.providers]
-    return ort.InferenceSession(str(spec.model), options, providers=providers)
-
-
-def _type_of(problems: Sequence[Mapping[str, Any]], precision: str) -> str:
-    """The type that most of our products are done in; empty where we have none."""
-    names = work.TYPES.values()
-    found = [part for told in problems for part in str(told["problem"]).split(",") if part in names]
-    most = max(sorted(set(found)), key=found.count, default="")
-    return precision if most == "fp32" and precision != "exact" else most
-
-
-def _vague(answers: Mapping[str, Any]) -> list[str]:
-    """Outputs of which an agreement says nothing: NaN is what any kernel makes of NaN."""
-    return [
-        f"every element of output {name} is NaN: that the answers agree says nothing of it"
-        for name, values in answers.items()
-        if values.dtype.kind in "fc" and values.size and bool(np.isnan(values).all())
-    ]
 
 
 def _once(events: list[profile.NodeEvent], runs: int) -> WorkReport:

@@ -22,6 +22,7 @@ from .figures import Interval, Throughput, bootstrap_ratio, throughput
 
 #: For an interval: all that four rounds span holds the median in 7 of 8 cases only, of five in 15 of 16.
 LEAST_ROUNDS = 5
+MOST_ROUNDS = 12
 
 #: What goes on, how many steps are done, and of how many.
 Progress = Callable[[str, int, int], None]
@@ -170,3 +171,10 @@ def wait_until_idle(limit: float = 0.5, window: float = 0.002) -> None:
         time.sleep(window)
         if time.process_time() - used < window / 8:
             return
+
+
+def blocks_of(iterations: int, concurrency: int) -> tuple[int, int]:
+    """Rounds, and calls in each: as few more than asked for as may be, and some for every caller."""
+    most = min(MOST_ROUNDS, iterations // concurrency)
+    found = [(rounds, math.ceil(iterations / rounds)) for rounds in range(min(LEAST_ROUNDS, most), most + 1)]
+    return min(found, key=lambda block: (block[0] * block[1], -block[0]))

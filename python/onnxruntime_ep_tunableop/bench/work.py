@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from .profile import Dimensions, NodeEvent
 
@@ -104,6 +105,14 @@ def element_type(events: Iterable[NodeEvent]) -> str:
             name = TYPES[event.input_types[0]]
             flops[name] = flops.get(name, 0.0) + product.flops
     return max(flops, key=lambda name: flops[name]) if flops else "fp32"
+
+
+def type_of(problems: Sequence[Mapping[str, Any]], precision: str) -> str:
+    """The type that most of our products are done in; empty where we have none."""
+    names = TYPES.values()
+    found = [part for told in problems for part in str(told["problem"]).split(",") if part in names]
+    most = max(sorted(set(found)), key=found.count, default="")
+    return precision if most == "fp32" and precision != "exact" else most
 
 
 def of_events(events: Iterable[NodeEvent]) -> Work:
