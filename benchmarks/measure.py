@@ -36,15 +36,18 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to measure. `block` and `warm_up` in seconds; a block times at least one call."""
+    """How much to measure. `block` and `warm_up` in seconds; a block times at least one call.
+
+    A pool that slept is slow to wake (`bench.worker.callers`), so that warming up must not be short.
+    """
 
     rounds: int = 15
-    block: float = 0.02
-    warm_up: float = 0.005
+    block: float = 0.05
+    warm_up: float = 0.05
     seed: int = 0
 
 
-QUICK = Plan(rounds=5, block=0.008, warm_up=0.003)
+QUICK = Plan(rounds=5, block=0.02, warm_up=0.05)
 
 
 @dataclass(frozen=True)

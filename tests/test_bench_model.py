@@ -242,6 +242,7 @@ def test_the_seed_decides_the_order(two_products, tmp_path):
         (["mlp", "--against", "cpu", "--against", "cpu"], "stands there twice"),
         (["mlp", "--option", "tunning=online"], "there is no option 'tunning'"),
         (["mlp", "--option", "tuning"], "expected KEY=VALUE"),
+        (["mlp", "--tuning", "cached"], "name it with --cache"),
         (["mlp", "--device", "cuda:7x"], "option 'device'"),
         (["mlp", "--shape", "x"], "expected INPUT:1x128"),
         (["mlp", "--dim", "rows=2"], "no symbolic dimension 'rows'"),

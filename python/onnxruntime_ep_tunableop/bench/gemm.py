@@ -36,7 +36,7 @@ from .turns import Calls, Plan, Progress, Turns, take_turns
 
 __all__ = ["GemmRow", "Sampled", "read_shapes", "read_trace", "run"]
 
-_ROUNDS, _SECONDS, _MAX_TUNING_MS = 9, 0.02, 2000.0
+_ROUNDS, _SECONDS, _MAX_TUNING_MS = 9, 0.1, 2000.0
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from .figures import latency
 from .fresh import probe
 from .inputs import Subject
 from .judgement import judge
+from .others import OtherWork, note
 from .results import (
     SCHEMA,
     CeilingReport,
@@ -212,7 +213,10 @@ class _Bench:
                     answers[name] = side.outputs()
             plan = self._plan(sides)
             before = {name: side.stats() for name, side in sides.items()}
+            pids = [side.facts()["pid"] for side in sides.values()]
+            watch = OtherWork(pids)
             turns = take_turns(sides, plan, self.progress)
+            self.notes += note(watch.share())
             return _Seen(
                 turns=turns,
                 plan=plan,

@@ -24,6 +24,9 @@ from .figures import Interval, Throughput, bootstrap_ratio, throughput
 LEAST_ROUNDS = 5
 MOST_ROUNDS = 12
 
+#: See worker/callers.py, which stands alone.
+WAKE_SECONDS = 0.05
+
 #: What goes on, how many steps are done, and of how many.
 Progress = Callable[[str, int, int], None]
 
@@ -32,11 +35,12 @@ Progress = Callable[[str, int, int], None]
 class Plan:
     """How much to measure. One of `seconds` and `calls` says how long a block is.
 
-    `warmup_calls` run untimed before each block: whoever ran before left its own operands in the caches.
+    `warmup_calls` run untimed before each block, for WAKE_SECONDS at least unless there are none: whoever ran
+    before left its own operands in the caches, and pools are asleep.
     """
 
     rounds: int = 15
-    seconds: float | None = 0.02
+    seconds: float | None = 0.1
     calls: int | None = None
     warmup_calls: int = 1
     seed: int = 0
@@ -68,7 +72,7 @@ class Timed(Protocol):
     """A side: something whose calls can be timed, here or elsewhere."""
 
     def block(self, *, seconds: float | None, calls: int | None, warmup_calls: int) -> Timing:
-        """Calls `warmup_calls` times untimed, then for `seconds` (once at least) or `calls` times."""
+        """Calls untimed (`warmup_calls`: see Plan), then for `seconds` (once at least) or `calls` times."""
 
 
 @dataclass(frozen=True)
@@ -151,8 +155,10 @@ class Calls:
     def block(self, *, seconds: float | None, calls: int | None, warmup_calls: int) -> Timing:
         """Times single calls; what stands between them counts for the wall clock."""
         clock, call = time.perf_counter, self.call
-        for _ in range(warmup_calls):
+        warm, end = 0, clock() + WAKE_SECONDS
+        while warm < warmup_calls or (warmup_calls > 0 and clock() < end):
             call()
+            warm += 1
         times: list[float] = []
         begin = end = clock()
         while len(times) < calls if calls is not None else not times or end - begin < (seconds or 0.0):

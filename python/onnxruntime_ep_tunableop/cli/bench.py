@@ -56,19 +56,25 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a stock provider, of this onnxruntime or of the one of another Python; may be given again; "
         "answers and speed are related to the first (default: those that this onnxruntime has)",
     )
-    against.add_argument("--rtol", metavar="R", type=float, help="answers may differ by this share")
-    against.add_argument("--atol", metavar="A", type=float, help="and by this much")
+    against.add_argument(
+        "--rtol", metavar="R", type=float, help="answers may differ by this share (1e-3; fp16 2e-2)"
+    )
+    against.add_argument(
+        "--atol", metavar="A", type=float, help="and by this much (the same of the largest magnitude)"
+    )
     against.add_argument("--allow-fallback", action="store_true", help="do not fail when we refuse a product")
 
     how = parser.add_argument_group("how long")
-    how.add_argument("--warmup", metavar="N", type=int, default=3, help="untimed calls before each block")
+    how.add_argument("--warmup", metavar="N", type=int, default=3, help="untimed calls before each block (3)")
     length = how.add_mutually_exclusive_group()
     length.add_argument("--iterations", metavar="N", type=int, help="timed calls for each side")
     length.add_argument(
-        "--duration", metavar="S", type=float, help="seconds for each side (default: 10, with --gemm 0.2)"
+        "--duration", metavar="S", type=float, help="seconds for each side (default: 10, with --gemm 0.9)"
     )
-    how.add_argument("--concurrency", metavar="N", type=int, default=1, help="calls at the same time")
-    how.add_argument("--threads", metavar="N", type=int, help="intra-op threads of every session")
+    how.add_argument("--concurrency", metavar="N", type=int, default=1, help="calls at the same time (1)")
+    how.add_argument(
+        "--threads", metavar="N", type=int, help="intra-op threads of every session (one a core)"
+    )
     how.add_argument(
         "--no-fresh", action="store_true", help="do not measure first requests in fresh processes"
     )
@@ -138,6 +144,8 @@ def _our_options(given: argparse.Namespace) -> dict[str, str]:
     for key in ("tuning", "cache", "device", "precision"):
         if getattr(given, key) is not None:
             chosen[key] = getattr(given, key)
+    if chosen.get("tuning") == "cached" and "cache" not in chosen:
+        raise UsageError("--tuning cached runs what a file of tuning results knows: name it with --cache")
     return _options.check(chosen)
 
 
