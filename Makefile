@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # What goes to pip when the wheel is built, e.g. --config-settings=cmake.define.TUNABLEOP_WERROR=ON
 WHEEL_FLAGS ?=
+# What goes to pytest: two tests at a time, for most of them start processes and wait.
+PYTEST_FLAGS ?= -n 2 --dist worksteal
 # What goes to tools/lint_cpp.py: --no-tidy for the quick part.
 LINT_CPP_FLAGS ?=
 
@@ -34,7 +36,7 @@ demo: $(VENV)/.installed
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/.tools
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PYTEST_FLAGS)
 
 # The native code once with AddressSanitizer and UBSan, once with ThreadSanitizer, under a part of the tests.
 sanitize: $(VENV)/.tools
