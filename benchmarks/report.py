@@ -159,13 +159,48 @@ def bench(figures: Figures) -> str:
     return common.table(header, rows)
 
 
+def bert(figures: Figures) -> str:
+    """BERT-base by `tunableop bench bert --aggressive`, short."""
+    (found,) = (one for one in figures["bench"] if one["model"] == "bert")
+    ratios = {ratio["side"]: ratio["interval"] for ratio in found["ratios"]}
+    rows: list[list[object]] = []
+    for side in found["sides"]:
+        ratio, first, again = ratios.get(side["name"]), side["first"], side["first_with_results"]
+        rows.append(
+            [
+                side["name"] if ratio else "stock CPU",
+                seconds(side["latency"]["median"]),
+                f"{ratio['value']:.3f} ({ratio['low']:.3f}-{ratio['high']:.3f})" if ratio else "1",
+                f"{side['gflops']:.0f}",
+                seconds(first["first_request_seconds"]),
+                seconds(again["first_request_seconds"]) if again else "-",
+                megabytes(first["peak_bytes"]),
+            ]
+        )
+    header = (
+        "BERT-base, 16 x 128",
+        "a run",
+        "speed-up",
+        "GFLOP/s",
+        "first request",
+        "with results",
+        "memory",
+    )
+    return common.table(header, rows)
+
+
 def machine(figures: Figures) -> str:
     """The machine in a line; without what differs from minute to minute."""
     facts = figures["end_to_end"]["machine"]
     return ", ".join(f"{key} {value}" for key, value in facts.items() if key not in ("load", "time"))
 
 
-TABLES: dict[str, Callable[[Figures], str]] = {"summary": summary, "bench": bench, "machine": machine}
+TABLES: dict[str, Callable[[Figures], str]] = {
+    "summary": summary,
+    "bench": bench,
+    "bert": bert,
+    "machine": machine,
+}
 
 
 def filled(document: str, figures: Figures) -> str:
