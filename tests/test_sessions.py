@@ -68,7 +68,7 @@ def test_a_model_with_external_data(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", [None, 5, ["model.onnx"], object()], ids=repr, ids=lambda value: type(value).__name__
+    "source", [None, 5, ["model.onnx"], object()], ids=lambda value: type(value).__name__
 )
 def test_something_else_as_a_model_is_a_type_error(source: Any) -> None:
     with pytest.raises(TypeError, match=r"expected a path, bytes or an onnx\.ModelProto, found"):
