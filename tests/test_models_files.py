@@ -137,8 +137,12 @@ def test_command_lists_and_reports_errors(tmp_path, capsys, monkeypatch):
 
 
 def test_command_says_which_package_is_missing(tmp_path, capsys, monkeypatch):
+    import models
+
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    # Another test may have had it already: then it is an attribute of its package, too.
     monkeypatch.delitem(sys.modules, "models.digits", raising=False)
+    monkeypatch.delattr(models, "digits", raising=False)
     assert main(["build", "digits", "--out", str(tmp_path / "m.onnx")]) == 1
     assert "onnxruntime-ep-tunableop[models]" in capsys.readouterr().err
     hidden = "import runpy, sys; sys.modules['onnx'] = None; runpy.run_module('models', run_name='__main__')"
