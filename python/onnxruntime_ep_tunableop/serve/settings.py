@@ -1,0 +1,123 @@
+"""What a server is told: which models, how they are batched, where what they learn is kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+#: Versions of a model to serve: the highest one, every one, or those of these numbers.
+Versions = str | Sequence[int]
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """One model. `path`: a file (version 1), or a folder with a folder for each version."""
+
+    name: str
+    path: Path
+    versions: Versions = "latest"
+    #: Of `InferenceSession`. Without `tuning` it is "background", without `cache` a file in the state folder.
+    options: Mapping[str, Any] = field(default_factory=dict)
+    #: Entries of ONNX Runtime's session configuration.
+    session_config: Mapping[str, str] = field(default_factory=dict)
+    threads: int = 0  #: intra-op threads of the session; 0: ONNX Runtime decides
+    stock: bool = False  #: without this package's provider, to compare with
+    max_batch: int = 32  #: rows that are run together at most; 1: no batches
+    max_delay_ms: float = 2.0  #: a request waits for company at most so long while it could run
+    batch_axis: int | None = 0  #: None: no batches
+    queue_size: int = 256  #: requests that wait to be run, at most
+    instances: int = 1  #: runs at a time
+    #: Runs before the model is ready: [{"input": [1, 128]}, ...], as `tunableop.warm` takes them.
+    warm: Sequence[Mapping[str, Sequence[int]]] = ()
+
+    def __post_init__(self) -> None:
+        """Raises SettingsError where a value is none that makes sense."""
+        where = f"model '{self.name}': "
+        _check_whole(where, self, max_batch=1, queue_size=1, instances=1, threads=0)
+        if self.batch_axis is not None:
+            _check_whole(where, self, batch_axis=0)
+        _check_number(where, self, "max_delay_ms", 0.0)
+        if isinstance(self.versions, str):
+            if self.versions not in ("latest", "all"):
+                raise SettingsError(
+                    f"{where}versions: expected latest, all or a list of numbers, found '{self.versions}'"
+                )
+        elif not self.versions or not all(_is_whole(number, 0) for number in self.versions):
+            raise SettingsError(
+                f"{where}versions: expected latest, all or a list of numbers, found {self.versions!r}"
+            )
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """The whole server's engine."""
+
+    models: Sequence[ModelSettings] = ()
+    repository: Path | None = None  #: a folder NAME/VERSION/model.onnx, with NAME/config.json perhaps
+    #: For models of the repository, under what their config.json says.
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    load: Sequence[str] | None = None  #: models to load at the start; None: every one
+    state: Path = field(default_factory=lambda: default_state())  #: tuning results: NAME.tune.json
+    save_every: float = 60.0  #: seconds between saves of what was learned; 0: only at the end
+    warm_from_cache: bool = False  #: before ready: measure what the cache has seen in use
+
+    def __post_init__(self) -> None:
+        """Raises SettingsError where a value is none that makes sense."""
+        _check_number("", self, "save_every", 0.0)
+        names = [model.name for model in self.models]
+        for name in names:
+            if names.count(name) > 1:
+                raise SettingsError(f"expected each model's name once, found '{name}' more than once")
+
+
+class SettingsError(ValueError):
+    """A setting has an unknown name or a wrong value; the message says what was expected."""
+
+
+#: What a config.json, and `ServerSettings.defaults`, may say: the rest of a model is where it lies.
+CONFIGURABLE = tuple(entry.name for entry in fields(ModelSettings) if entry.name not in ("name", "path"))
+
+
+def model_settings(name: str, path: Path, *layers: Mapping[str, Any]) -> ModelSettings:
+    """From `layers`, of which the later ones win.
+
+    Raises:
+        SettingsError: an unknown key or wrong value.
+    """
+    values: dict[str, Any] = {}
+    for layer in layers:
+        for key in layer:
+            if key not in CONFIGURABLE:
+                known = ", ".join(CONFIGURABLE)
+                raise SettingsError(f"model '{name}': there is no setting '{key}'; the settings are: {known}")
+        values.update(layer)
+    for key in ("options", "session_config"):
+        if not isinstance(values.get(key, {}), Mapping):
+            raise SettingsError(f"model '{name}': {key}: expected an object, found {values[key]!r}")
+    return ModelSettings(name, path, **values)
+
+
+def default_state() -> Path:
+    """Where a user's programs keep what they learn (XDG)."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "tunableop" / "serve"
+
+
+def _is_whole(value: Any, lowest: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= lowest
+
+
+def _check_whole(where: str, settings: Any, **lowest: int) -> None:
+    for key, least in lowest.items():
+        value = getattr(settings, key)
+        if not _is_whole(value, least):
+            raise SettingsError(f"{where}{key}: expected a whole number from {least} up, found {value!r}")
+
+
+def _check_number(where: str, settings: Any, key: str, least: float) -> None:
+    value = getattr(settings, key)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < float("inf"):
+        raise SettingsError(f"{where}{key}: expected a number from {least:g} up, found {value!r}")
