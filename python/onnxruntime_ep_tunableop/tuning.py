@@ -109,6 +109,17 @@ def warm(
     return work.summary()
 
 
+def warm_from_cache(session: ort.InferenceSession, *, progress: Progress | None = None) -> TuneSummary:
+    """Measures what the session's cache has seen in use and has no choice for, before there is traffic.
+
+    A session with tuning="cached", "record" or "off" measures nothing.
+    """
+    work = _Work(session, None, progress)
+    if _control.stats(session).tuning in ("online", "background"):
+        _measure_seen(work)
+    return work.summary()
+
+
 def tune_here(
     model: str | bytes | os.PathLike[str] | onnx.ModelProto,
     shapes: Shapes,

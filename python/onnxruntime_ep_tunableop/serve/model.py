@@ -126,7 +126,7 @@ class Model:
         values = {}
         for name, array in feeds.items():
             slot = signature.inputs.get(name) or signature.optional[name]
-            array = np.ascontiguousarray(array)
+            array = np.asarray(array, order="C")  # ascontiguousarray would give a scalar a dimension
             values[name] = (
                 ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array, _BFLOAT16)
                 if slot.datatype == "BF16"
