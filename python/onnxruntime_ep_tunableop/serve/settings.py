@@ -40,15 +40,14 @@ class ModelSettings:
         if self.batch_axis is not None:
             _check_whole(where, self, batch_axis=0)
         _check_number(where, self, "max_delay_ms", 0.0)
-        if isinstance(self.versions, str):
-            if self.versions not in ("latest", "all"):
-                raise SettingsError(
-                    f"{where}versions: expected latest, all or a list of numbers, found '{self.versions}'"
-                )
-        elif not self.versions or not all(_is_whole(number, 0) for number in self.versions):
+        if not isinstance(self.stock, bool):
+            raise SettingsError(f"{where}stock: expected true or false, found {self.stock!r}")
+        if not _are_versions(self.versions):
             raise SettingsError(
                 f"{where}versions: expected latest, all or a list of numbers, found {self.versions!r}"
             )
+        if not _are_runs(self.warm):
+            raise SettingsError(f'{where}warm: expected [{{"input": [1, 128]}}, ...], found {self.warm!r}')
 
 
 @dataclass(frozen=True)
@@ -104,6 +103,19 @@ def default_state() -> Path:
     """Where a user's programs keep what they learn (XDG)."""
     base = os.environ.get("XDG_STATE_HOME", "")
     return (Path(base) if base else Path.home() / ".local" / "state") / "tunableop" / "serve"
+
+
+def _are_versions(value: Any) -> bool:
+    if isinstance(value, str):
+        return value in ("latest", "all")
+    return isinstance(value, Sequence) and len(value) > 0 and all(_is_whole(number, 0) for number in value)
+
+
+def _are_runs(value: Any) -> bool:
+    return isinstance(value, Sequence) and all(
+        isinstance(run, Mapping) and all(isinstance(shape, Sequence) for shape in run.values())
+        for run in value
+    )
 
 
 def _is_whole(value: Any, lowest: int) -> bool:
