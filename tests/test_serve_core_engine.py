@@ -14,6 +14,7 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
+from onnxruntime_ep_tunableop.serve import service
 from onnxruntime_ep_tunableop.serve.engine import Engine
 from onnxruntime_ep_tunableop.serve.interface import Serving
 from onnxruntime_ep_tunableop.serve.model import Model
@@ -22,7 +23,9 @@ from onnxruntime_ep_tunableop.serve.settings import ModelSettings, ServerSetting
 from support.graphs import graph, matmul_model, model, value
 from support.serving import (
     QUIET,
+    endless,
     gather,
+    liar,
     plus,
     request,
     run_async,
@@ -153,31 +156,14 @@ def test_a_request_that_fails_fails_alone(tmp_path: Path) -> None:
     run_async(main())
 
 
-def liar(kind: str) -> Any:
-    """Declares that its rows are apart, and is not right."""
-    constants: dict[str, Any]
-    if kind == "cut":  # gives one row, whatever comes in, and ONNX Runtime cannot know
-        nodes = [helper.make_node("Compress", ["x", "first"], ["y"], axis=0)]
-        constants = {"first": np.array([True])}
-    else:  # reshapes to the shape that one row has
-        nodes = [
-            helper.make_node("Shape", ["x"], ["shape"]),
-            helper.make_node("Shape", ["x"], ["rows"], end=1),
-            helper.make_node("Concat", ["rows", "one"], ["divisors"], axis=0),
-            helper.make_node("Div", ["shape", "divisors"], ["of_one"]),
-            helper.make_node("Reshape", ["x", "of_one"], ["y"]),
-        ]
-        constants = {"one": np.array([1])}
-    return model(graph(nodes, [value("x", ["n", 2])], [value("y", ["n", None])], constants))
-
-
 @pytest.mark.parametrize("kind", ["cut", "run"])
-def test_a_model_whose_rows_are_not_apart_gets_no_batches_any_more(
+def test_rows_that_turn_out_not_to_be_apart_get_no_batches_any_more(
     tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
         path = save(tmp_path, "m", liar(kind))
-        async with serving(settings(tmp_path, ModelSettings("m", path))) as engine:
+        entry = ModelSettings("m", path, check_rows=False)
+        async with serving(settings(tmp_path, entry)) as engine:
             for _ in range(6):
                 results = await outcomes(engine, [request("m", X) for _ in range(4)])
                 for result in results:
@@ -347,7 +333,9 @@ def test_the_end_answers_what_was_accepted(tmp_path: Path, monkeypatch: pytest.M
     async def main() -> None:
         gate = Gate(monkeypatch)
         path = save(tmp_path, "m", plus(1))
-        engine = await Engine.start(settings(tmp_path, ModelSettings("m", path, max_batch=2)))
+        engine = await Engine.start(
+            settings(tmp_path, ModelSettings("m", path, max_batch=2, check_rows=False))
+        )
         await engine.loaded()
         tasks = [asyncio.create_task(engine.infer(request("m", X))) for _ in range(7)]
         await gate.until_entered()
@@ -377,7 +365,7 @@ def test_the_end_comes_in_the_grace_time_even_if_a_run_does_not(
     async def main() -> None:
         gate = Gate(monkeypatch)
         path = save(tmp_path, "m", plus(1))
-        engine = await Engine.start(settings(tmp_path, ModelSettings("m", path)))
+        engine = await Engine.start(settings(tmp_path, ModelSettings("m", path, check_rows=False)))
         await engine.loaded()
         task = asyncio.create_task(engine.infer(request("m", X)))
         await gate.until_entered()
@@ -385,6 +373,31 @@ def test_the_end_comes_in_the_grace_time_even_if_a_run_does_not(
         with pytest.raises(ProtocolError, match="going down"):
             await task
         gate.open.set()
+
+    run_async(main())
+
+
+def test_the_end_does_not_wait_for_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        entered, opened, left = threading.Event(), threading.Event(), threading.Event()
+
+        def slow(model: Model, *, from_cache: bool) -> None:
+            entered.set()
+            assert opened.wait(60)
+            left.set()
+
+        monkeypatch.setattr(service, "warm_up", slow)
+        path = save(tmp_path, "m", plus(1))
+        engine = await Engine.start(settings(tmp_path, ModelSettings("m", path)))
+        await asyncio.to_thread(entered.wait)
+        with pytest.raises(ProtocolError, match="'m' is not ready: loading") as caught:
+            await engine.infer(request("m", X))
+        assert caught.value.retry_after is not None
+        await asyncio.wait_for(engine.shut_down(10.0), 5.0)
+        await engine.loaded()
+        assert not engine.ready()
+        opened.set()
+        await asyncio.to_thread(left.wait)
 
     run_async(main())
 
@@ -413,22 +426,8 @@ def test_a_run_that_nobody_wants_is_stopped(tmp_path: Path) -> None:
     """A loop that would take minutes."""
 
     async def main() -> None:
-        body = graph(
-            [
-                helper.make_node("Sin", ["before"], ["after"]),
-                helper.make_node("Identity", ["going"], ["go_on"]),
-            ],
-            [
-                value("turn", [], TensorProto.INT64),
-                value("going", [], TensorProto.BOOL),
-                value("before", ["n"]),
-            ],
-            [value("go_on", [], TensorProto.BOOL), value("after", ["n"])],
-        )
-        node = helper.make_node("Loop", ["turns", "", "x"], ["y"], body=body)
-        constants = {"turns": np.array(2**40, np.int64)}
-        made = model(graph([node], [value("x", ["n"])], [value("y", ["n"])], constants))
-        async with serving(settings(tmp_path, ModelSettings("m", save(tmp_path, "m", made)))) as engine:
+        entry = ModelSettings("m", save(tmp_path, "m", endless()), check_rows=False)
+        async with serving(settings(tmp_path, entry)) as engine:
             deadline = time.monotonic() + 0.2
             with pytest.raises(ProtocolError) as caught:
                 await engine.infer(request("m", {"x": np.ones(4, np.float32)}, deadline=deadline))
@@ -531,6 +530,26 @@ def test_the_stock_provider_serves_to_compare_with(tmp_path: Path) -> None:
             assert engine.stats() == {}
             assert "results" not in engine.tuning("m")
         assert not (tmp_path / "state").exists()
+
+    run_async(main())
+
+
+def test_an_error_of_our_own_is_the_protocols_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        path = save(tmp_path, "m", plus(1))
+        async with serving(settings(tmp_path, ModelSettings("m", path))) as engine:
+
+            def broken(model: Model, *arguments: Any) -> Any:
+                raise MemoryError("no more")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(Model, "run", broken)
+                results = await outcomes(engine, [request("m", X)] * 3)
+            for result in results:
+                assert isinstance(result, ProtocolError)
+                assert result.kind is Kind.FAILED
+                assert "no more" in str(result)
+            np.testing.assert_array_equal(only(await engine.infer(request("m", X))), [[2.0, 3.0]])
 
     run_async(main())
 

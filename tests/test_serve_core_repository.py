@@ -15,8 +15,8 @@ from onnxruntime_ep_tunableop.serve.settings import (
     SettingsError,
     default_state,
     model_settings,
+    shapes_of,
 )
-from onnxruntime_ep_tunableop.serve.warm import shapes_of
 
 
 def touch(folder: Path, *paths: str) -> Path:
@@ -166,9 +166,11 @@ def test_shapes_for_one_model_or_for_each() -> None:
     assert shapes_of({"m": runs, "n": []}, "m") == runs
     assert shapes_of({"m": runs, "n": []}, "n") == []
     assert shapes_of({"m": runs}, "other") == []
-    for wrong in (3, [3], [{"x": 3}], {"m": {"x": [1]}}):
-        with pytest.raises(ValueError, match="expected"):
+    for wrong in (3, "x", [3], [{"x": 3}], [{"x": "12"}], [{"x": [1.5]}], {"m": {"x": [1]}}):
+        with pytest.raises(SettingsError, match="warm: expected"):
             shapes_of(wrong, "m")
+        with pytest.raises(SettingsError, match="warm: expected"):
+            ServerSettings(warm=wrong)
 
 
 def test_a_histogram_counts_up_to_and_with_a_bound() -> None:

@@ -67,6 +67,43 @@ def gather(rows: int = 4) -> onnx.ModelProto:
     return model(graph([node], [value("x", ["n"], TensorProto.INT64)], [value("y", ["n"])], constants))
 
 
+def liar(kind: str) -> onnx.ModelProto:
+    """Declares that its rows are apart, and is not right."""
+    constants: dict[str, Any]
+    if kind == "cut":  # gives one row, whatever comes in, and ONNX Runtime cannot know
+        nodes = [helper.make_node("Compress", ["x", "first"], ["y"], axis=0)]
+        constants = {"first": np.array([True])}
+    else:  # reshapes to the shape that one row has
+        nodes = [
+            helper.make_node("Shape", ["x"], ["shape"]),
+            helper.make_node("Shape", ["x"], ["rows"], end=1),
+            helper.make_node("Concat", ["rows", "one"], ["divisors"], axis=0),
+            helper.make_node("Div", ["shape", "divisors"], ["of_one"]),
+            helper.make_node("Reshape", ["x", "of_one"], ["y"]),
+        ]
+        constants = {"one": np.array([1])}
+    return model(graph(nodes, [value("x", ["n", 2])], [value("y", ["n", None])], constants))
+
+
+def endless() -> onnx.ModelProto:
+    """A loop that would take years."""
+    body = graph(
+        [
+            helper.make_node("Sin", ["before"], ["after"]),
+            helper.make_node("Identity", ["going"], ["go_on"]),
+        ],
+        [
+            value("turn", [], TensorProto.INT64),
+            value("going", [], TensorProto.BOOL),
+            value("before", ["n"]),
+        ],
+        [value("go_on", [], TensorProto.BOOL), value("after", ["n"])],
+    )
+    node = helper.make_node("Loop", ["turns", "", "x"], ["y"], body=body)
+    constants = {"turns": np.array(2**40, np.int64)}
+    return model(graph([node], [value("x", ["n"])], [value("y", ["n"])], constants))
+
+
 def save(folder: Path, name: str, made: onnx.ModelProto) -> Path:
     path = folder / f"{name}.onnx"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -83,7 +83,8 @@ class Batcher(Generic[_T, _R]):
         self._waiting = 0
         self._present = 0
         self._free_since = clock()
-        self._look: asyncio.Handle | None = None
+        self._soon: asyncio.Handle | None = None
+        self._later: asyncio.Handle | None = None
         self._closed: Callable[[], ProtocolError] | None = None
         self._idle: list[asyncio.Future[None]] = []
 
@@ -158,22 +159,20 @@ class Batcher(Generic[_T, _R]):
 
     def _look_soon(self, loop: asyncio.AbstractEventLoop) -> None:
         """Once the requests that came in the same turn of the loop are here, too."""
-        if self._look is None and len(self._runs) < self._limits.instances:
-            self._look = loop.call_soon(self._consider)
-        elif isinstance(self._look, asyncio.TimerHandle) and self._waiting >= self._pace.wanted:
-            self._look.cancel()
-            self._look = loop.call_soon(self._consider)
+        if self._soon is None and len(self._runs) < self._limits.instances:
+            self._soon = loop.call_soon(self._consider)
 
     def _consider(self) -> None:
         """Starts what is to be started now."""
-        if self._look is not None:
-            self._look.cancel()
-            self._look = None
+        for handle in (self._soon, self._later):
+            if handle is not None:
+                handle.cancel()
+        self._soon = self._later = None
         while self._groups and len(self._runs) < self._limits.instances:
             now = self._clock()
             oldest = min(self._groups.values(), key=lambda group: group[0].number)
             if (wait := self._hold(oldest, now)) > 0.0:
-                self._look = asyncio.get_running_loop().call_later(wait, self._consider)
+                self._later = asyncio.get_running_loop().call_later(wait, self._consider)
                 return
             if batch := self._take(oldest, now):
                 self._start(batch, now)
@@ -183,6 +182,8 @@ class Batcher(Generic[_T, _R]):
         if self._closed is not None or self._waiting >= self._pace.wanted:
             return 0.0
         if not group[0].company and len(group) == 1:
+            return 0.0
+        if not group[0].rows or sum(entry.rows for entry in group) >= self._limits.max_batch:
             return 0.0
         end = max(group[0].since, self._free_since) + self._pace.patience
         if end <= now and self._pace.patience > 0.0:
@@ -248,6 +249,8 @@ class Batcher(Generic[_T, _R]):
     def _leave(self, entry: _Entry[_T, _R]) -> None:
         """It has its answer, or nobody wants one any more."""
         self._present -= 1
+        if entry.answer.done() and not entry.answer.cancelled():
+            entry.answer.exception()  # seen: asyncio would complain if it came as the request was cancelled
         if entry.queued:
             group = self._groups[entry.key]
             group.remove(entry)

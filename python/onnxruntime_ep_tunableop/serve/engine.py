@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from .counters import Counters
 from .protocol import InferRequest, InferResponse, Kind, ModelMetadata, ModelState, ProtocolError
 from .repository import Found, Repository
 from .service import Service
-from .settings import ModelSettings, ServerSettings, SettingsError
+from .settings import ModelSettings, ServerSettings, SettingsError, shapes_of
 from .workers import Workers
 
 logger = logging.getLogger("tunableop")
@@ -89,7 +90,7 @@ class Engine:
         return engine
 
     async def loaded(self) -> Sequence[ModelState]:
-        """Waits until every model of the start is ready or has failed; those that failed."""
+        """Waits until every model of the start is ready or has failed (or `shut_down`); those that failed."""
         await self._loaded.wait()
         return [
             state
@@ -250,12 +251,14 @@ class Engine:
         return shelf
 
     async def _load_first(self, found: Mapping[str, Found]) -> None:
-        for name, entry in found.items():  # one by one: each may need all processors to warm up
-            try:
-                await self._load(name, entry)
-            except ProtocolError as error:
-                logger.error("%s", error)
-        self._loaded.set()
+        try:
+            for name, entry in found.items():  # one by one: each may need all processors to warm up
+                try:
+                    await self._load(name, entry)
+                except Exception as error:
+                    logger.error("model '%s' is not there: %s", name, error)
+        finally:
+            self._loaded.set()
 
     async def _load(self, name: str, found: Found) -> None:
         shelf = self._shelves[name]
@@ -293,6 +296,8 @@ class Engine:
         self._go(self._retire(retired))
 
     async def _make(self, settings: ModelSettings, version: str, path: Path) -> Service:
+        if not settings.warm:
+            settings = replace(settings, warm=shapes_of(self._settings.warm, settings.name))
         return await Service.load(
             settings,
             version,

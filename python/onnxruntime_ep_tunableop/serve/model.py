@@ -21,6 +21,8 @@ from .settings import ModelSettings
 logger = logging.getLogger("tunableop")
 
 PLATFORM = "onnxruntime_onnx"
+#: ONNX Runtime's own providers for the devices that ours runs on.
+_STOCK = ("CUDAExecutionProvider", "ROCMExecutionProvider", "CPUExecutionProvider")
 _BFLOAT16 = 16  # TensorProto.BFLOAT16
 
 
@@ -49,6 +51,7 @@ class Model:
                 Kind.FAILED, f"model '{self.name}' version {version} cannot be loaded: {error}"
             ) from error
         self._session: ort.InferenceSession | None = session
+        self.batches = self.signature.batch_axis is not None  #: whether requests may share a run
         slots = (*self.signature.inputs.values(), *self.signature.optional.values())
         #: numpy has no bfloat16: such tensors go in and out as OrtValue.
         self._bf16 = any(slot.datatype == "BF16" for slot in (*slots, *self.signature.outputs.values()))
@@ -62,7 +65,10 @@ class Model:
         for key, value in settings.session_config.items():
             sess_options.add_session_config_entry(key, value)
         if settings.stock:
-            return ort.InferenceSession(str(path), sess_options, providers=["CPUExecutionProvider"])
+            there = ort.get_available_providers()
+            return ort.InferenceSession(
+                str(path), sess_options, providers=[name for name in _STOCK if name in there]
+            )
         options = {"tuning": "background", "cache": cache, **settings.options}
         if options["cache"] is not None:
             self.cache = Path(options["cache"]).absolute()
@@ -75,6 +81,17 @@ class Model:
         if self._session is None:
             raise ProtocolError(Kind.UNAVAILABLE, f"model '{self.name}' version {self.version} was unloaded")
         return self._session
+
+    def forbid_batches(self, why: str) -> None:
+        """Before it is in service: its rows are not apart, though it declares so."""
+        logger.warning(
+            "model '%s' version %s: no batches, rows run together give other answers than alone: %s "
+            "(check_rows=false trusts what the model declares)",
+            self.name,
+            self.version,
+            why,
+        )
+        self.batches = False
 
     @property
     def tunes(self) -> bool:

@@ -41,7 +41,7 @@ class Runner:
         self._axis = model.signature.batch_axis or 0
         self._failed_together = 0
         #: False: the model declares that rows are apart, but they are not. No batches then.
-        self.together = model.signature.batch_axis is not None
+        self.together = model.batches
 
     def start(self, items: Sequence[Checked]) -> tuple[asyncio.Future[Sequence[Outcome]], Callable[[], None]]:
         """The outcomes, and what stops the run early (which then fails)."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from .. import _control
 from .model import Model
+from .protocol import ProtocolError
 
 logger = logging.getLogger("tunableop")
 
@@ -18,7 +20,7 @@ _PARTS = ("entries", "nodes", "denied")
 
 
 class Exchange:
-    """Saves what a model learned, and takes what others saved to the same file. For one thread at a time.
+    """Saves what a model learned, and takes what others saved to the same file. From any thread.
 
     What is loaded replaces what the session knows, so only what it does not know yet is a reason to load, and
     only after a save, which keeps the later of two measurements.
@@ -29,25 +31,35 @@ class Exchange:
         self._model = model
         self._mark = _mark(model.cache)
         self._offered: set[str] = set()
+        self._one_at_a_time = threading.Lock()
 
     def __call__(self) -> int:
-        """How many lines were new. Blocks. Trouble is logged, and tried again the next time."""
+        """How many results were new. Blocks. Trouble is logged, and tried again the next time."""
         model = self._model
         if model.cache is None or not model.tunes:
             return 0
         try:
-            changed = _mark(model.cache) != self._mark
-            model.save()
-            news = self._news(model.cache) if changed else set()
-            if news and news != self._offered:
-                for problem in _control.load_cache(model.session, model.cache):
-                    logger.debug("model '%s': %s", model.name, problem)
-                logger.info("model '%s': %d tuning results of others loaded", model.name, len(news))
-            self._offered = news  # what the session does not take (of another library) is new for ever
-            self._mark = _mark(model.cache)
+            with self._one_at_a_time:
+                return self._exchange(model.cache)
+        except ProtocolError:  # it is being unloaded, which saves, too
+            return 0
         except Exception as error:
             logger.warning("model '%s': the cache '%s' was not shared: %s", model.name, model.cache, error)
             return 0
+
+    def _exchange(self, path: Path) -> int:
+        model = self._model
+        model.save()
+        mark = _mark(path)
+        if mark is None or mark == self._mark:
+            return 0
+        news = self._news(path)
+        if news and news != self._offered:
+            for problem in _control.load_cache(model.session, path):
+                logger.debug("model '%s': %s", model.name, problem)
+            logger.info("model '%s': %d tuning results of others loaded", model.name, len(news))
+        self._offered = news  # what the session does not take (of another library) is new for ever
+        self._mark = mark
         return len(news)
 
     def _news(self, path: Path) -> set[str]:

@@ -16,6 +16,7 @@ from .counters import OK, Counters
 from .metadata import Checked
 from .model import Model
 from .protocol import InferRequest, InferResponse, Kind, ProtocolError, Tensor
+from .rows import mixing
 from .runner import Runner
 from .saving import Exchange
 from .settings import ModelSettings
@@ -67,6 +68,8 @@ class Service:
         def make() -> Model:
             model = Model(settings, version, path, cache)
             try:
+                if settings.check_rows and (how := mixing(model)):
+                    model.forbid_batches(how)
                 warm_up(model, from_cache=warm_from_cache)
             except ProtocolError:
                 model.close()
@@ -89,9 +92,9 @@ class Service:
         except asyncio.CancelledError:
             counters.answered("cancelled")
             raise
-        except BaseException:
+        except Exception as error:
             counters.answered(Kind.FAILED.value)
-            raise
+            raise ProtocolError(Kind.FAILED, f"model '{model.name}' failed: {error}") from error
         counters.answered(OK)
         counters.latency.add(time.monotonic() - began)
         return InferResponse(model.name, model.version, request.id, tensors)

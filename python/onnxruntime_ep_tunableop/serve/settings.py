@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 #: Versions of a model to serve: the highest one, every one, or those of these numbers.
 Versions = str | Sequence[int]
@@ -28,6 +28,7 @@ class ModelSettings:
     max_batch: int = 32  #: rows that are run together at most; 1: no batches
     max_delay_ms: float = 2.0  #: a request waits for company at most so long while it could run
     batch_axis: int | None = 0  #: None: no batches
+    check_rows: bool = True  #: before it is ready: whether rows run together give what they give alone
     queue_size: int = 256  #: requests that wait to be run, at most
     instances: int = 1  #: runs at a time
     #: Runs before the model is ready: [{"input": [1, 128]}, ...], as `tunableop.warm` takes them.
@@ -40,8 +41,9 @@ class ModelSettings:
         if self.batch_axis is not None:
             _check_whole(where, self, batch_axis=0)
         _check_number(where, self, "max_delay_ms", 0.0)
-        if not isinstance(self.stock, bool):
-            raise SettingsError(f"{where}stock: expected true or false, found {self.stock!r}")
+        for key in ("stock", "check_rows"):
+            if not isinstance(value := getattr(self, key), bool):
+                raise SettingsError(f"{where}{key}: expected true or false, found {value!r}")
         if not _are_versions(self.versions):
             raise SettingsError(
                 f"{where}versions: expected latest, all or a list of numbers, found {self.versions!r}"
@@ -61,11 +63,15 @@ class ServerSettings:
     load: Sequence[str] | None = None  #: models to load at the start; None: every one
     state: Path = field(default_factory=lambda: default_state())  #: tuning results: NAME.tune.json
     save_every: float = 60.0  #: seconds between saves of what was learned; 0: only at the end
+    #: The content of a shapes.json, for models whose own settings say nothing: runs, or {NAME: runs}.
+    warm: Any = ()
     warm_from_cache: bool = False  #: before ready: measure what the cache has seen in use
 
     def __post_init__(self) -> None:
         """Raises SettingsError where a value is none that makes sense."""
         _check_number("", self, "save_every", 0.0)
+        for name in self.warm if isinstance(self.warm, Mapping) else ("",):
+            shapes_of(self.warm, name)
         names = [model.name for model in self.models]
         for name in names:
             if names.count(name) > 1:
@@ -99,6 +105,22 @@ def model_settings(name: str, path: Path, *layers: Mapping[str, Any]) -> ModelSe
     return ModelSettings(name, path, **values)
 
 
+def shapes_of(content: Any, name: str) -> Sequence[Mapping[str, Sequence[int]]]:
+    """The runs for one model from the content of a shapes.json: a list of runs, or one for each model's name.
+
+    Raises:
+        SettingsError: it is neither.
+    """
+    if isinstance(content, Mapping) and all(isinstance(runs, Sequence) for runs in content.values()):
+        first: Any = next((run for runs in content.values() for run in runs), {})
+        if isinstance(first, Mapping):  # else a single run: its lists are dimensions
+            content = content.get(name, [])
+    runs = [content] if isinstance(content, Mapping) else content
+    if not _are_runs(runs):
+        raise SettingsError(f'warm: expected [{{"input": [1, 128]}}, ...], found {content!r}')
+    return cast("Sequence[Mapping[str, Sequence[int]]]", runs)
+
+
 def default_state() -> Path:
     """Where a user's programs keep what they learn (XDG)."""
     base = os.environ.get("XDG_STATE_HOME", "")
@@ -112,10 +134,15 @@ def _are_versions(value: Any) -> bool:
 
 
 def _are_runs(value: Any) -> bool:
-    return isinstance(value, Sequence) and all(
-        isinstance(run, Mapping) and all(isinstance(shape, Sequence) for shape in run.values())
+    return _is_list(value) and all(
+        isinstance(run, Mapping)
+        and all(_is_list(shape) and all(_is_whole(size, 0) for size in shape) for shape in run.values())
         for run in value
     )
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
 
 
 def _is_whole(value: Any, lowest: int) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import onnxruntime as ort
 
@@ -13,6 +12,7 @@ from .._shapes import Feeds, make_feeds
 from ..tuning import warm, warm_from_cache
 from .model import Model
 from .protocol import Kind, ProtocolError
+from .settings import shapes_of as shapes_of
 
 logger = logging.getLogger("tunableop")
 
@@ -52,20 +52,3 @@ def _run_all(session: ort.InferenceSession, shapes: Sequence[Mapping[str, Sequen
     feeds: Feeds
     for feeds in make_feeds(session, shapes):
         session.run(None, feeds)
-
-
-def shapes_of(content: Any, name: str) -> Sequence[Mapping[str, Sequence[int]]]:
-    """The runs for one model from the content of a shapes.json: a list of runs, or one for each model's name.
-
-    Raises:
-        ValueError: it is neither.
-    """
-    if isinstance(content, Mapping) and all(isinstance(runs, list) for runs in content.values()):
-        first: Any = next((run for runs in content.values() for run in runs), {})
-        if isinstance(first, Mapping):  # else a single run: its lists are dimensions
-            content = content.get(name, [])
-    runs = content if isinstance(content, list) else [content]
-    for run in runs:
-        if not isinstance(run, Mapping) or not all(isinstance(shape, list) for shape in run.values()):
-            raise ValueError(f'expected [{{"input": [1, 128]}}, ...], found {run!r}')
-    return runs

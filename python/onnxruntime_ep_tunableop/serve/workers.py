@@ -22,6 +22,7 @@ class Workers:
 
     def __init__(self, count: int, name: str) -> None:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._closed = False
         self._threads = [
             threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True)
             for number in range(count)
@@ -32,7 +33,10 @@ class Workers:
     def submit(
         self, function: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs
     ) -> asyncio.Future[_T]:
-        """Calls it in a thread, after what was submitted before. Cancelling the result only forgets it."""
+        """Calls it in a thread, after what was submitted before. Cancelling the result only forgets it.
+
+        After `close` each call gets a thread of its own: there is always something to be cleaned up.
+        """
         loop = asyncio.get_running_loop()
         result: asyncio.Future[_T] = loop.create_future()
 
@@ -44,13 +48,18 @@ class Workers:
             else:
                 _tell(loop, _set_result, result, value)
 
-        self._calls.put(call)
+        if self._closed:
+            threading.Thread(target=call, name="late", daemon=True).start()
+        else:
+            self._calls.put(call)
         return result
 
     def close(self) -> None:
         """The threads end after what was submitted."""
-        for _ in self._threads:
-            self._calls.put(None)
+        if not self._closed:
+            self._closed = True
+            for _ in self._threads:
+                self._calls.put(None)
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
