@@ -353,6 +353,7 @@ def test_the_end_answers_what_was_accepted(tmp_path: Path, monkeypatch: pytest.M
         for task in tasks:
             np.testing.assert_array_equal(only(await task), [[2.0, 3.0]])
         await ending
+        assert not engine.stuck
         with pytest.raises(ProtocolError, match="going down"):
             await engine.infer(request("m", X))
 
@@ -370,6 +371,7 @@ def test_the_end_comes_in_the_grace_time_even_if_a_run_does_not(
         task = asyncio.create_task(engine.infer(request("m", X)))
         await gate.until_entered()
         await asyncio.wait_for(engine.shut_down(0.2), 30.0)
+        assert engine.stuck
         with pytest.raises(ProtocolError, match="going down"):
             await task
         gate.open.set()
@@ -394,6 +396,7 @@ def test_the_end_does_not_wait_for_a_load(tmp_path: Path, monkeypatch: pytest.Mo
             await engine.infer(request("m", X))
         assert caught.value.retry_after is not None
         await asyncio.wait_for(engine.shut_down(10.0), 5.0)
+        assert engine.stuck
         await engine.loaded()
         assert not engine.ready()
         opened.set()

@@ -62,6 +62,9 @@ class Engine:
         self._until_closing: list[asyncio.Task[None]] = []
         self._loaded = asyncio.Event()
         self._retiring: set[Service] = set()
+        #: After `shut_down`: threads are still in ONNX Runtime, which would crash in an ordinary exit. Use
+        #: os._exit then.
+        self.stuck = False
 
     @classmethod
     async def start(cls, settings: ServerSettings) -> Engine:
@@ -210,6 +213,8 @@ class Engine:
             if unsaved:
                 logger.warning("%d caches were not saved in the grace time", len(unsaved))
             threads.close()
+            self.stuck = bool(late or unsaved)
+        self.stuck = self.stuck or self._threads.busy
         for shelf in self._shelves.values():
             shelf.put({})
         self._threads.close()

@@ -23,6 +23,7 @@ class Workers:
     def __init__(self, count: int, name: str) -> None:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._closed = False
+        self._open: set[object] = set()
         self._threads = [
             threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True)
             for number in range(count)
@@ -44,15 +45,24 @@ class Workers:
             try:
                 value = function(*arguments, **named)
             except BaseException as error:
+                self._open.discard(result)
                 _tell(loop, _set_exception, result, error)
             else:
+                self._open.discard(result)
                 _tell(loop, _set_result, result, value)
+
+        self._open.add(result)
 
         if self._closed:
             threading.Thread(target=call, name="late", daemon=True).start()
         else:
             self._calls.put(call)
         return result
+
+    @property
+    def busy(self) -> bool:
+        """Whether something that was submitted has not come back, wanted or not."""
+        return bool(self._open)
 
     def close(self) -> None:
         """The threads end after what was submitted."""
