@@ -20,8 +20,8 @@ from onnxruntime_ep_tunableop.serve.settings import ModelSettings, ServerSetting
 from .graphs import graph, model, value
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from models import bert  # noqa: E402
-from models.encoder import EncoderConfig  # noqa: E402
+from models import bert
+from models.encoder import EncoderConfig
 
 _T = TypeVar("_T")
 
