@@ -1,0 +1,99 @@
+"""What both front ends share: their settings, and the way from a request to its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Any
+
+from .interface import Serving
+from .protocol import InferRequest, InferResponse, Kind, ProtocolError
+from .security import Tls
+
+MEBIBYTE = 1 << 20
+
+#: Of messages to clients: what they sent may be in them.
+MAX_MESSAGE = 2000
+
+#: Bodies above this are read and written in threads: on the event loop they would keep others waiting.
+INLINE_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True)
+class FrontSettings:
+    """Times in seconds, sizes in bytes."""
+
+    host: str = "127.0.0.1"
+    http_port: int | None = 8000  #: 0: one that is free; None: no REST
+    grpc_port: int | None = 8001  #: likewise
+    max_body: int = 64 * MEBIBYTE  #: of a request, after it is unpacked
+    body_timeout: float = 60.0  #: for a request's body to arrive
+    grace: float = 30.0  #: for what was accepted, after the first TERM or INT
+    control: bool = True  #: clients may load and unload models
+    token: str | None = None  #: what clients must show; None: nothing
+    tls: Tls | None = None
+
+
+@dataclass
+class Front:
+    """Of one process; used from the event loop only."""
+
+    engine: Serving
+    settings: FrontSettings
+    draining: bool = False  #: going down: not ready, whatever the engine says
+    in_flight: int = 0  #: inference requests that both front ends are at
+
+    def ready(self) -> bool:
+        """Whether new requests are welcome."""
+        return not self.draining and self.engine.ready()
+
+    def check_control(self) -> None:
+        """Loading and unloading may be forbidden."""
+        if not self.settings.control:
+            raise ProtocolError(
+                Kind.INVALID, "loading and unloading of models is switched off on this server"
+            )
+
+    async def infer(self, request: InferRequest, gone: Awaitable[None] | None = None) -> InferResponse:
+        """The engine's answer, unless the deadline passes, or `gone` says that nobody waits any more."""
+        self.in_flight += 1
+        work = asyncio.ensure_future(self.engine.infer(request))
+        leaving = None if gone is None else asyncio.ensure_future(gone)
+        try:
+            left = None if request.deadline is None else request.deadline - time.monotonic()
+            await asyncio.wait(
+                {work} if leaving is None else {work, leaving},
+                timeout=None if left is None else max(left, 0.0),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if work.done():
+                return work.result()
+            if leaving is not None and leaving.done():
+                raise ClientGoneError
+            raise ProtocolError(Kind.DEADLINE, "the deadline passed before the model's answer was there")
+        finally:
+            self.in_flight -= 1
+            await _ended(work)
+            if leaving is not None:
+                await _ended(leaving)
+
+
+class ClientGoneError(Exception):
+    """Nobody waits for the answer."""
+
+
+async def _ended(task: asyncio.Future[Any]) -> None:
+    if task.done():
+        return
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, Exception):
+        await task
+
+
+def message_of(error: BaseException) -> str:
+    """For a client; not longer than it helps."""
+    text = str(error) or type(error).__name__
+    return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + "..."
