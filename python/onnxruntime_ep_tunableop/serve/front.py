@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from .interface import Serving
 from .protocol import InferRequest, InferResponse, Kind, ProtocolError
+from .records import Record
 from .security import Tls
 
 MEBIBYTE = 1 << 20
+
+#: Of the server's metadata; extensions have the names that Triton gives them.
+SERVER_NAME = "onnxruntime-ep-tunableop"
+EXTENSIONS = ("binary_tensor_data", "model_repository", "model_configuration", "parameters")
 
 #: Of messages to clients: what they sent may be in them.
 MAX_MESSAGE = 2000
@@ -45,6 +50,12 @@ class Front:
     settings: FrontSettings
     draining: bool = False  #: going down: not ready, whatever the engine says
     in_flight: int = 0  #: inference requests that both front ends are at
+    observers: list[Callable[[Record], None]] = field(default_factory=list)
+
+    def record(self, record: Record) -> None:
+        """A request has ended."""
+        for observe in self.observers:
+            observe(record)
 
     def ready(self) -> bool:
         """Whether new requests are welcome."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from starlette.applications import Starlette
@@ -16,17 +16,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from .. import _core
-from .front import INLINE_BYTES, ClientGoneError, Front, message_of
+from .front import EXTENSIONS, INLINE_BYTES, SERVER_NAME, ClientGoneError, Front, message_of
 from .model_config import model_config
 from .protocol import InferRequest, InferResponse, Kind, ModelMetadata, ProtocolError, TensorMetadata
 from .rest_codec import decode_request, encode_response, read_json
+from .rest_records import MESSAGE, OPERATION, OUTCOME, REQUEST_ID, Recorded
 from .security import check_token
 from .tensor_codec import invalid, short
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
-
-#: Of the server's metadata; names as Triton has them.
-EXTENSIONS = ("binary_tensor_data", "model_repository", "model_configuration", "parameters")
 
 STATUS: dict[Kind, int] = {
     Kind.INVALID: 400,
@@ -46,7 +44,7 @@ _OPEN = ("/v2/health/live", "/v2/health/ready")
 
 _LOG = logging.getLogger(__name__)
 
-_Endpoint = Callable[[Request], Awaitable[Response]]
+_Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class Rest:
@@ -56,13 +54,13 @@ class Rest:
         """`metrics` gives the text of /metrics and its content type."""
         self._front = front
         self._metrics = metrics
-        self.application = Starlette(
-            routes=self._routes(), exception_handlers={HTTPException: self._http_error}
-        )
+        routed = Starlette(routes=self._routes(), exception_handlers={HTTPException: self._http_error})
+        self.application = Recorded(routed, front.record)
 
     def _routes(self) -> list[Route]:
         def route(path: str, endpoint: _Endpoint, method: str = "GET") -> Route:
-            return Route(path, self._guarded(endpoint), methods=[method])
+            operation = endpoint.__name__.lstrip("_")
+            return Route(path, self._guarded(operation, endpoint), methods=[method])
 
         routes = [
             route("/v2", self._server),
@@ -84,23 +82,33 @@ class Rest:
             ]
         return routes
 
-    def _guarded(self, endpoint: _Endpoint) -> _Endpoint:
+    def _guarded(self, operation: str, endpoint: _Endpoint) -> _Endpoint:
         """Every error becomes an answer in the protocol's form."""
 
         async def guarded(request: Request) -> Response:
+            request.scope[OPERATION] = operation
             try:
                 if request.url.path not in _OPEN:
                     check_token(self._front.settings.token, request.headers.get("authorization"))
-                return await endpoint(request)
+                response = await endpoint(request)
+                request.scope[OUTCOME] = "ok"
+                return response
             except ProtocolError as error:
-                return error_response(error)
+                return self._failed(request, error)
             except (ClientDisconnect, ClientGoneError):
+                request.scope[OUTCOME] = "cancelled"
                 return Response(status_code=_CLIENT_GONE)
             except Exception as error:
                 _LOG.exception("%s %s", request.method, request.url.path)
-                return error_response(ProtocolError(Kind.FAILED, f"the server failed: {message_of(error)}"))
+                failure = ProtocolError(Kind.FAILED, f"the server failed: {message_of(error)}")
+                return self._failed(request, failure)
 
         return guarded
+
+    def _failed(self, request: Request, error: ProtocolError) -> Response:
+        request.scope[OUTCOME] = error.kind.value
+        request.scope[MESSAGE] = message_of(error)
+        return error_response(error)
 
     async def _http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -109,7 +117,7 @@ class Rest:
 
     async def _server(self, _request: Request) -> Response:
         return JSONResponse(
-            {"name": "onnxruntime-ep-tunableop", "version": _core.__version__, "extensions": list(EXTENSIONS)}
+            {"name": SERVER_NAME, "version": _core.__version__, "extensions": list(EXTENSIONS)}
         )
 
     async def _live(self, _request: Request) -> Response:
@@ -170,7 +178,7 @@ class Rest:
         body = await self._body(request)
         name, version = _model_of(request)
         asked: InferRequest = await _maybe_in_thread(len(body), decode_request, name, version, body, length)
-        request.scope["tunableop.id"] = asked.id
+        request.scope[REQUEST_ID] = asked.id
         answer = await self._front.infer(asked, _disconnect(request))
         size = sum(tensor.data.nbytes for tensor in answer.outputs)
         made: Response = await _maybe_in_thread(size, _answer, asked, answer)

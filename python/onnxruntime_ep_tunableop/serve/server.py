@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import os
 import signal
 import socket
@@ -15,12 +14,12 @@ from typing import Any
 
 import uvicorn
 
+from .access_log import AccessLog
 from .front import Front, FrontSettings
+from .grpc_service import make_server
 from .interface import Serving
 from .metrics import Metrics
 from .rest import Rest
-
-_LOG = logging.getLogger(__name__)
 
 #: Of the grace time, what is kept for the engine to save and end in, at most.
 _FOR_ENGINE = 5.0
@@ -34,55 +33,116 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
-async def serve(engine: Serving, settings: FrontSettings, say: Callable[[str], None]) -> int:
+async def serve(
+    engine: Serving, settings: FrontSettings, say: Callable[[str], None], access_log: AccessLog | None = None
+) -> int:
     """Until TERM or INT; the exit code: 0, or 1 where requests were cut off when the grace time had passed.
 
-    `say` gets one line of JSON with the ports when they accept. `engine` is shut down at the end.
+    `say` gets one line of JSON with the ports when they accept. `engine` is shut down at the end, whatever
+    happens. OSError or RuntimeError where a port is taken or a certificate does not fit.
     """
     front = Front(engine, settings)
     metrics = Metrics(front)
-    asked = asyncio.Event()
-    _on_signals(asked)
-    rest = _listen(settings) if settings.http_port is not None else None
-    web = None if rest is None else _web(front, metrics, rest)
-    serving: list[asyncio.Task[Any]] = []
-    ports: dict[str, int] = {}
-    if web is not None and rest is not None:
-        serving.append(asyncio.ensure_future(web.serve(sockets=[rest])))
-        ports["http_port"] = rest.getsockname()[1]
-    say(json.dumps({"host": settings.host, **ports, "pid": os.getpid()}))
-    ended = asyncio.ensure_future(asked.wait())
-    await asyncio.wait([ended, *serving], return_when=asyncio.FIRST_COMPLETED)
-    front.draining = True
+    front.observers.append(metrics.observe)
+    if access_log is not None:
+        front.observers.append(access_log.write)
     end = time.monotonic() + settings.grace
-    if web is not None:
-        web.should_exit = True
-    if serving:
-        await asyncio.wait(serving, timeout=settings.grace)
-    cut_off = front.in_flight
-    await engine.shut_down(max(end - time.monotonic(), 0.0))
+    try:
+        asked = asyncio.Event()
+        _on_signals(asked)
+        ends = _FrontEnds(front, metrics)
+        ports = await ends.start()
+        say(json.dumps({"host": settings.host, **ports, "pid": os.getpid()}))
+        await ends.until(asked)
+        end = time.monotonic() + settings.grace
+        front.draining = True
+        await ends.stop(max(settings.grace - min(_FOR_ENGINE, settings.grace / 4), 0.0))
+        cut_off = ends.cut_off
+    finally:
+        front.draining = True
+        await engine.shut_down(max(end - time.monotonic(), 0.0))
     return 1 if cut_off else 0
+
+
+class _FrontEnds:
+    """REST and gRPC, as far as they are asked for."""
+
+    def __init__(self, front: Front, metrics: Metrics) -> None:
+        self._front = front
+        self._metrics = metrics
+        self._web: _Uvicorn | None = None
+        self._web_task: asyncio.Task[None] | None = None
+        self._grpc: Any = None
+        self.cut_off = False  #: accepted requests went without an answer
+
+    async def start(self) -> dict[str, int]:
+        """The ports, which accept now."""
+        settings = self._front.settings
+        ports: dict[str, int] = {}
+        if settings.grpc_port is not None:
+            self._grpc, ports["grpc_port"] = make_server(self._front)
+            await self._grpc.start()
+        if settings.http_port is not None:
+            listening = _listen(settings)
+            ports["http_port"] = listening.getsockname()[1]
+            self._web = _web(self._front, self._metrics)
+            self._web_task = asyncio.ensure_future(self._web.serve(sockets=[listening]))
+        return ports
+
+    async def until(self, asked: asyncio.Event) -> None:
+        """Until it is asked for, or REST has ended by itself, which is an error."""
+        waiting = asyncio.ensure_future(asked.wait())
+        tasks: set[asyncio.Future[Any]] = {waiting}
+        if self._web_task is not None:
+            tasks.add(self._web_task)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self._web_task is not None and self._web_task.done():
+            self._web_task.result()
+            raise RuntimeError("the HTTP server ended by itself")
+
+    async def stop(self, seconds: float) -> None:
+        """Accepts no more, and answers what it accepted within `seconds`."""
+        stopping: set[asyncio.Future[Any]] = set()
+        if self._grpc is not None:
+            stopping.add(asyncio.ensure_future(self._grpc.stop(None)))
+        if self._web is not None and self._web_task is not None:
+            self._web.should_exit = True
+            stopping.add(self._web_task)
+        _, late = await asyncio.wait(stopping, timeout=seconds) if stopping else (set(), set())
+        self.cut_off = self._front.in_flight > 0
+        if self._web is not None:
+            self._web.force_exit = True
+        if self._grpc is not None:
+            await self._grpc.stop(0)
+        if late:
+            await asyncio.wait(late, timeout=1.0)
 
 
 def _listen(settings: FrontSettings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Connections inherit it: one whose other end is gone does not stay for ever.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     listening.bind((settings.host, settings.http_port))
     listening.listen(2048)
     listening.setblocking(False)
     return listening
 
 
-def _web(front: Front, metrics: Metrics, rest: socket.socket) -> _Uvicorn:
+def _web(front: Front, metrics: Metrics) -> _Uvicorn:
+    tls = front.settings.tls
     config = uvicorn.Config(
         Rest(front, metrics.text).application,
         log_config=None,
         access_log=False,
         lifespan="off",
         server_header=False,
-        timeout_graceful_shutdown=max(1, int(front.settings.grace - 1)),
     )
+    if tls is not None:
+        config.load()
+        config.ssl = tls.context()
     return _Uvicorn(config)
 
 

@@ -1,0 +1,323 @@
+"""The Open Inference Protocol v2 over gRPC, and gRPC's health service.
+
+`Servicer` and `Health` have the methods, from message to message: they go with the generated `add_..._to_server`,
+too. `Router` is what `server` uses: it reads messages itself, so that one that is none gets an answer in words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc
+
+from .. import _core
+from .front import EXTENSIONS, INLINE_BYTES, SERVER_NAME, Front, message_of
+from .grpc_codec import decode_request, encode_metadata, encode_response, wants_raw
+from .model_config import model_config
+from .protocol import Kind, ProtocolError
+from .records import Record
+from .security import check_token
+from .tensor_codec import invalid
+from .wire import health_pb2
+from .wire import open_inference_pb2 as messages
+from .wire.health_pb2_grpc import SERVICE as HEALTH_SERVICE
+from .wire.open_inference_pb2_grpc import SERVICE
+
+STATUS: dict[Kind, grpc.StatusCode] = {
+    Kind.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
+    Kind.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Kind.TOO_LARGE: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Kind.BUSY: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Kind.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    Kind.DEADLINE: grpc.StatusCode.DEADLINE_EXCEEDED,
+    Kind.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
+    Kind.FAILED: grpc.StatusCode.INTERNAL,
+}
+
+#: Characters: the message travels in a header, where clients take 8 KiB in all, and some are 12 bytes.
+_MAX_MESSAGE = 600
+
+_LOG = logging.getLogger(__name__)
+
+
+class Servicer:
+    """Errors are raised as ProtocolError."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def ServerLive(self, _request: Any, _context: Any) -> messages.ServerLiveResponse:  # noqa: N802
+        """The process answers."""
+        return messages.ServerLiveResponse(live=self._front.engine.live())
+
+    async def ServerReady(self, _request: Any, _context: Any) -> messages.ServerReadyResponse:  # noqa: N802
+        """Requests are welcome."""
+        return messages.ServerReadyResponse(ready=self._front.ready())
+
+    async def ModelReady(  # noqa: N802
+        self, request: messages.ModelReadyRequest, _context: Any
+    ) -> messages.ModelReadyResponse:
+        """To this model."""
+        return messages.ModelReadyResponse(
+            ready=self._front.engine.model_ready(request.name, request.version)
+        )
+
+    async def ServerMetadata(self, _request: Any, _context: Any) -> messages.ServerMetadataResponse:  # noqa: N802
+        """Name, version, extensions."""
+        return messages.ServerMetadataResponse(
+            name=SERVER_NAME, version=_core.__version__, extensions=list(EXTENSIONS)
+        )
+
+    async def ModelMetadata(  # noqa: N802
+        self, request: messages.ModelMetadataRequest, _context: Any
+    ) -> messages.ModelMetadataResponse:
+        """Inputs and outputs."""
+        return encode_metadata(self._front.engine.metadata(request.name, request.version))
+
+    async def ModelConfig(  # noqa: N802
+        self, request: messages.ModelConfigRequest, _context: Any
+    ) -> messages.ModelConfigResponse:
+        """The same in Triton's words."""
+        config = model_config(self._front.engine.metadata(request.name, request.version))
+        return messages.ModelConfigResponse(config=messages.ModelConfig(**config))
+
+    async def ModelInfer(  # noqa: N802
+        self, request: messages.ModelInferRequest, context: Any
+    ) -> messages.ModelInferResponse:
+        """One request. A cancelled call gives its place up."""
+        left = context.time_remaining()
+        deadline = None if left is None else time.monotonic() + left
+        size = request.ByteSize()
+        asked = await _maybe_in_thread(size, decode_request, request, deadline)
+        answer = await self._front.infer(asked)
+        size = sum(tensor.data.nbytes for tensor in answer.outputs)
+        made: messages.ModelInferResponse = await _maybe_in_thread(
+            size, encode_response, answer, wants_raw(request)
+        )
+        return made
+
+    async def ModelStreamInfer(  # noqa: N802
+        self, requests: AsyncIterator[messages.ModelInferRequest], context: Any
+    ) -> AsyncIterator[messages.ModelStreamInferResponse]:
+        """Each in its turn; an error of one is its answer, and the stream goes on."""
+        async for request in requests:
+            try:
+                yield messages.ModelStreamInferResponse(
+                    infer_response=await self.ModelInfer(request, context)
+                )
+            except ProtocolError as error:
+                yield messages.ModelStreamInferResponse(
+                    error_message=message_of(error),
+                    infer_response=messages.ModelInferResponse(
+                        model_name=request.model_name, model_version=request.model_version, id=request.id
+                    ),
+                )
+
+    async def RepositoryIndex(  # noqa: N802
+        self, request: messages.RepositoryIndexRequest, _context: Any
+    ) -> messages.RepositoryIndexResponse:
+        """Every model, or every ready one."""
+        message = messages.RepositoryIndexResponse()
+        for state in self._front.engine.index():
+            if not request.ready or state.state == "READY":
+                message.models.add(
+                    name=state.name, version=state.version, state=state.state, reason=state.reason
+                )
+        return message
+
+    async def RepositoryModelLoad(  # noqa: N802
+        self, request: messages.RepositoryModelLoadRequest, _context: Any
+    ) -> messages.RepositoryModelLoadResponse:
+        """From the repository, as it is there."""
+        self._front.check_control()
+        if request.parameters:
+            raise invalid("a model is loaded as it is in the repository: expected no parameters")
+        await self._front.engine.load(request.model_name)
+        return messages.RepositoryModelLoadResponse()
+
+    async def RepositoryModelUnload(  # noqa: N802
+        self, request: messages.RepositoryModelUnloadRequest, _context: Any
+    ) -> messages.RepositoryModelUnloadResponse:
+        """What it was asked is answered first."""
+        self._front.check_control()
+        await self._front.engine.unload(request.model_name)
+        return messages.RepositoryModelUnloadResponse()
+
+
+class Health:
+    """gRPC's own health service."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def Check(  # noqa: N802
+        self, request: health_pb2.HealthCheckRequest, _context: Any
+    ) -> health_pb2.HealthCheckResponse:
+        """Of the server, by no name or its service's."""
+        if request.service not in ("", SERVICE):
+            raise ProtocolError(Kind.NOT_FOUND, f"expected the service '{SERVICE}' or none")
+        status = health_pb2.HealthCheckResponse
+        return status(status=status.SERVING if self._front.ready() else status.NOT_SERVING)
+
+
+class Router(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Every method of both services; those that are not there are answered in words."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        self._methods: dict[str, tuple[Callable[..., Any], Any]] = {}
+        servicer = Servicer(front)
+        for method in messages.DESCRIPTOR.services_by_name["GRPCInferenceService"].methods:
+            read = getattr(messages, method.input_type.name).FromString
+            self._methods[f"/{SERVICE}/{method.name}"] = (getattr(servicer, method.name), read)
+        check = (Health(front).Check, health_pb2.HealthCheckRequest.FromString)
+        self._methods[f"/{HEALTH_SERVICE}/Check"] = check
+        # So that probes need no token.
+        self._open = {f"/{HEALTH_SERVICE}/Check", f"/{SERVICE}/ServerLive", f"/{SERVICE}/ServerReady"}
+
+    def service(self, handler_call_details: Any) -> Any:
+        """The handler of a call; bytes come in, and go out."""
+        path = handler_call_details.method
+        if path not in self._methods:
+            return grpc.unary_unary_rpc_method_handler(self._absent(path))
+        method, read = self._methods[path]
+        if path.endswith("/ModelStreamInfer"):
+            return grpc.stream_stream_rpc_method_handler(self._stream(path, method, read))
+        return grpc.unary_unary_rpc_method_handler(self._unary(path, method, read))
+
+    def _unary(self, path: str, method: Callable[..., Any], read: Any) -> Callable[..., Awaitable[bytes]]:
+        async def answer(raw: bytes, context: Any) -> bytes:
+            record = Record("grpc", path.rpartition("/")[2], bytes_in=len(raw), peer=context.peer())
+            try:
+                self._admit(path, context)
+                request = await _maybe_in_thread(len(raw), _read, read, raw)
+                _describe(record, request)
+                result: bytes = (await method(request, context)).SerializeToString()
+                record.done("ok", len(result))
+                return result
+            except asyncio.CancelledError:
+                record.done("cancelled")
+                raise
+            except Exception as error:
+                known = _as_protocol_error(path, error)
+                record.done(known.kind.value, message=message_of(known))
+                await _abort(context, known)
+                raise AssertionError("abort raises") from None
+            finally:
+                self._front.record(record)
+
+        return answer
+
+    def _stream(
+        self, path: str, method: Callable[..., Any], read: Any
+    ) -> Callable[..., AsyncIterator[bytes]]:
+        async def answer(raw: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+            record = Record("grpc", path.rpartition("/")[2], peer=context.peer())
+
+            async def requests() -> AsyncIterator[Any]:
+                async for part in raw:
+                    record.bytes_in += len(part)
+                    request = await _maybe_in_thread(len(part), _read, read, part)
+                    _describe(record, request)
+                    yield request
+
+            sent = 0
+            try:
+                self._admit(path, context)
+                async for response in method(requests(), context):
+                    result = response.SerializeToString()
+                    sent += len(result)
+                    yield result
+                record.done("ok", sent)
+            except (asyncio.CancelledError, GeneratorExit):
+                record.done("cancelled", sent)
+                raise
+            except Exception as error:
+                known = _as_protocol_error(path, error)
+                record.done(known.kind.value, sent, message_of(known))
+                await _abort(context, known)
+            finally:
+                self._front.record(record)
+
+        return answer
+
+    def _absent(self, path: str) -> Callable[..., Awaitable[bytes]]:
+        async def answer(_raw: bytes, context: Any) -> bytes:
+            await context.abort(
+                grpc.StatusCode.UNIMPLEMENTED, f"{path[:200]}: this server offers no such method"
+            )
+            raise AssertionError("abort raises")
+
+        return answer
+
+    def _admit(self, path: str, context: Any) -> None:
+        if path not in self._open:
+            metadata = dict(context.invocation_metadata() or ())
+            check_token(self._front.settings.token, metadata.get("authorization"))
+
+
+def _read(read: Any, raw: bytes) -> Any:
+    try:
+        return read(raw)
+    except Exception as error:  # DecodeError is a class of protobuf's implementation
+        raise invalid(f"expected a message of the protocol, found other bytes: {message_of(error)}") from None
+
+
+def _describe(record: Record, request: Any) -> None:
+    record.model = getattr(request, "model_name", "") or getattr(request, "name", "")
+    record.version = getattr(request, "model_version", "") or getattr(request, "version", "")
+    record.id = getattr(request, "id", "")
+
+
+def _as_protocol_error(path: str, error: Exception) -> ProtocolError:
+    if isinstance(error, ProtocolError):
+        return error
+    _LOG.error("%s", path, exc_info=error)
+    return ProtocolError(Kind.FAILED, f"the server failed: {message_of(error)}")
+
+
+async def _abort(context: Any, error: ProtocolError) -> None:
+    trailing: tuple[tuple[str, str], ...] = ()
+    if error.kind in (Kind.BUSY, Kind.UNAVAILABLE):
+        trailing = (("retry-after", str(max(1, math.ceil(error.retry_after or 1.0)))),)
+    await context.abort(STATUS[error.kind], message_of(error)[:_MAX_MESSAGE], trailing)
+
+
+async def _maybe_in_thread(size: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    if size <= INLINE_BYTES:
+        return function(*arguments)
+    return await asyncio.to_thread(function, *arguments)
+
+
+def make_server(front: Front) -> tuple[Any, int]:
+    """A server that is not started, and its port. OSError or RuntimeError where the port is taken."""
+    settings = front.settings
+    server = grpc.aio.server(
+        options=[
+            ("grpc.max_receive_message_length", settings.max_body),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.so_reuseport", 0),  # a port that is taken is an error
+            ("grpc.keepalive_time_ms", 60_000),  # finds connections whose other end is gone
+            ("grpc.keepalive_timeout_ms", 20_000),
+        ]
+    )
+    server.add_generic_rpc_handlers((Router(front),))
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    address = f"{host}:{settings.grpc_port}"
+    if settings.tls is None:
+        return server, server.add_insecure_port(address)
+    return server, server.add_secure_port(address, _credentials(settings.tls))
+
+
+def _credentials(tls: Any) -> Any:
+    client_ca = None if tls.client_ca is None else tls.client_ca.read_bytes()
+    return grpc.ssl_server_credentials(
+        [(tls.key.read_bytes(), tls.certificate.read_bytes())],
+        root_certificates=client_ca,
+        require_client_auth=client_ca is not None,
+    )
