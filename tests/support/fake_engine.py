@@ -108,6 +108,7 @@ class FakeEngine:
 
 
 def main() -> int:
+    from onnxruntime_ep_tunableop.serve.access_log import AccessLog
     from onnxruntime_ep_tunableop.serve.front import FrontSettings
     from onnxruntime_ep_tunableop.serve.server import serve
 
@@ -116,16 +117,20 @@ def main() -> int:
     parser.add_argument("--grace", type=float, default=20.0)
     parser.add_argument("--token")
     parser.add_argument("--no-control", action="store_true")
+    parser.add_argument("--http-port", type=int, default=0)
+    parser.add_argument("--grpc-port", type=int, default=0)
     given = parser.parse_args()
     settings = FrontSettings(
-        http_port=0,
-        grpc_port=0,
+        http_port=given.http_port,
+        grpc_port=given.grpc_port,
         max_body=given.max_body,
         grace=given.grace,
         token=given.token,
         control=not given.no_control,
     )
-    return asyncio.run(serve(FakeEngine(), settings, lambda line: print(line, flush=True)))
+    return asyncio.run(
+        serve(FakeEngine(), settings, lambda line: print(line, flush=True), AccessLog(sys.stdout))
+    )
 
 
 if __name__ == "__main__":

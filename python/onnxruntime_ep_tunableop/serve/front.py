@@ -7,12 +7,14 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from .interface import Serving
 from .protocol import InferRequest, InferResponse, Kind, ProtocolError
 from .records import Record
 from .security import Tls
+
+_T = TypeVar("_T")
 
 MEBIBYTE = 1 << 20
 
@@ -51,6 +53,7 @@ class Front:
     draining: bool = False  #: going down: not ready, whatever the engine says
     in_flight: int = 0  #: inference requests that both front ends are at
     observers: list[Callable[[Record], None]] = field(default_factory=list)
+    _end: asyncio.Future[None] | None = None
 
     def record(self, record: Record) -> None:
         """A request has ended."""
@@ -71,25 +74,44 @@ class Front:
     async def infer(self, request: InferRequest, gone: Awaitable[None] | None = None) -> InferResponse:
         """The engine's answer, unless the deadline passes, or `gone` says that nobody waits any more."""
         self.in_flight += 1
-        work = asyncio.ensure_future(self.engine.infer(request))
-        leaving = None if gone is None else asyncio.ensure_future(gone)
         try:
-            left = None if request.deadline is None else request.deadline - time.monotonic()
-            await asyncio.wait(
-                {work} if leaving is None else {work, leaving},
-                timeout=None if left is None else max(left, 0.0),
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if work.done():
-                return work.result()
-            if leaving is not None and leaving.done():
-                raise ClientGoneError
-            raise ProtocolError(Kind.DEADLINE, "the deadline passed before the model's answer was there")
+            left = None if request.deadline is None else max(request.deadline - time.monotonic(), 0.0)
+            late = "the deadline passed before the model's answer was there"
+            return await self.first(self.engine.infer(request), late, left, gone)
         finally:
             self.in_flight -= 1
-            await _ended(work)
+
+    async def first(
+        self, work: Awaitable[_T], late: str, seconds: float | None, gone: Awaitable[None] | None = None
+    ) -> _T:
+        """What `work` gives. It is cancelled after `seconds`, which is DEADLINE with the words `late`; when
+        `gone` has come; when the server gives up, which is UNAVAILABLE.
+        """
+        if self._end is None:
+            self._end = asyncio.get_running_loop().create_future()
+        doing = asyncio.ensure_future(work)
+        leaving = None if gone is None else asyncio.ensure_future(gone)
+        waited: set[asyncio.Future[Any]] = {doing, self._end}
+        if leaving is not None:
+            waited.add(leaving)
+        try:
+            await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                return doing.result()
+            if leaving is not None and leaving.done():
+                raise ClientGoneError
+            if self._end.done():
+                raise ProtocolError(Kind.UNAVAILABLE, "the server is going down, and its grace time is over")
+            raise ProtocolError(Kind.DEADLINE, late)
+        finally:
+            await _ended(doing)
             if leaving is not None:
                 await _ended(leaving)
+
+    def give_up(self) -> None:
+        """The grace time is over: whoever still waits gets an error."""
+        if self._end is not None and not self._end.done():
+            self._end.set_result(None)
 
 
 class ClientGoneError(Exception):

@@ -1,7 +1,8 @@
 """The Open Inference Protocol v2 over gRPC, and gRPC's health service.
 
-`Servicer` and `Health` have the methods, from message to message: they go with the generated `add_..._to_server`,
-too. `Router` is what `server` uses: it reads messages itself, so that one that is none gets an answer in words.
+`Servicer` and `Health` have the methods, from message to message: they go with the generated
+`add_..._to_server`, too. `Router` is what `server` uses: it reads messages itself, so that one that is none
+gets an answer in words.
 """
 
 from __future__ import annotations

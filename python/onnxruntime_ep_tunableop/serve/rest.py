@@ -55,6 +55,7 @@ class Rest:
         self._front = front
         self._metrics = metrics
         routed = Starlette(routes=self._routes(), exception_handlers={HTTPException: self._http_error})
+        routed.router.redirect_slashes = False  # to a host that the client named
         self.application = Recorded(routed, front.record)
 
     def _routes(self) -> list[Route]:
@@ -71,6 +72,12 @@ class Rest:
             route("/v2/repository/models/{name}/load", self._load, "POST"),
             route("/v2/repository/models/{name}/unload", self._unload, "POST"),
             route("/metrics", self._metrics_text),
+            *(
+                route(f"/v2/{kind}sharedmemory{{rest:path}}", self._absent, method)
+                for kind in ("system", "cuda")
+                for method in ("GET", "POST")
+            ),
+            route("/v2/", self._server),
         ]
         for model in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
             routes += [
@@ -168,6 +175,11 @@ class Rest:
         await self._front.engine.unload(_model_of(request)[0])
         return JSONResponse({})
 
+    async def _absent(self, _request: Request) -> Response:
+        raise ProtocolError(
+            Kind.NOT_FOUND, "shared memory is not offered here: send the tensors with the request"
+        )
+
     async def _metrics_text(self, _request: Request) -> Response:
         text, content_type = self._metrics()
         return Response(text, headers={"content-type": content_type})
@@ -197,10 +209,8 @@ class Rest:
                 unpack.add(chunk)
             return unpack.end()
 
-        try:
-            return await asyncio.wait_for(read(), self._front.settings.body_timeout)
-        except (TimeoutError, asyncio.TimeoutError):
-            raise ProtocolError(Kind.DEADLINE, "the request's body did not arrive in time") from None
+        late = "the request's body did not arrive in time"
+        return await self._front.first(read(), late, self._front.settings.body_timeout)
 
 
 class _Unpacker:

@@ -24,6 +24,10 @@ from .rest import Rest
 #: Of the grace time, what is kept for the engine to save and end in, at most.
 _FOR_ENGINE = 5.0
 
+#: Shares of the grace time: for the engine, and, twice, for the errors of those that have waited in vain.
+_ENGINE_SHARE = 0.25
+_ERRORS_SHARE = 0.05
+
 
 class _Uvicorn(uvicorn.Server):
     """Leaves signals to us."""
@@ -56,7 +60,7 @@ async def serve(
         await ends.until(asked)
         end = time.monotonic() + settings.grace
         front.draining = True
-        await ends.stop(max(settings.grace - min(_FOR_ENGINE, settings.grace / 4), 0.0))
+        await ends.stop(settings.grace - min(_FOR_ENGINE, _ENGINE_SHARE * settings.grace))
         cut_off = ends.cut_off
     finally:
         front.draining = True
@@ -103,20 +107,26 @@ class _FrontEnds:
 
     async def stop(self, seconds: float) -> None:
         """Accepts no more, and answers what it accepted within `seconds`."""
+        errors = _ERRORS_SHARE * self._front.settings.grace
+        seconds -= 2 * errors
         stopping: set[asyncio.Future[Any]] = set()
         if self._grpc is not None:
-            stopping.add(asyncio.ensure_future(self._grpc.stop(None)))
+            stopping.add(asyncio.ensure_future(self._grpc.stop(seconds + errors)))
         if self._web is not None and self._web_task is not None:
             self._web.should_exit = True
             stopping.add(self._web_task)
-        _, late = await asyncio.wait(stopping, timeout=seconds) if stopping else (set(), set())
+        if not stopping:
+            return
+        _, late = await asyncio.wait(stopping, timeout=seconds)
         self.cut_off = self._front.in_flight > 0
+        if not late:
+            return
+        self._front.give_up()
+        _, late = await asyncio.wait(late, timeout=errors)
         if self._web is not None:
             self._web.force_exit = True
-        if self._grpc is not None:
-            await self._grpc.stop(0)
         if late:
-            await asyncio.wait(late, timeout=1.0)
+            await asyncio.wait(late, timeout=errors)
 
 
 def _listen(settings: FrontSettings) -> socket.socket:

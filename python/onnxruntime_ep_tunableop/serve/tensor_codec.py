@@ -167,7 +167,7 @@ def _flat(name: str, shape: tuple[int, ...], values: object) -> list[Any]:
         for axis in range(len(shape) - 1):
             if len(values) != count_of(shape[: axis + 1]):
                 raise _not_nested(name, shape)
-            if set(map(type, values)) != {list}:
+            if not set(map(type, values)) <= {list}:
                 raise _not_nested(name, shape)
             if any(len(row) != shape[axis + 1] for row in values):
                 raise _not_nested(name, shape)
