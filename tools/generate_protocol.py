@@ -2,9 +2,9 @@
 
     python tools/generate_protocol.py [--check]
 
-Not with protoc's own modules: those put their messages into protobuf's default pool, where tritonclient's of the
-same names are, and refuse every protobuf that is older than the protoc that made them. Needs grpcio-tools of the
-version that pyproject.toml names: another one may write the types otherwise.
+Not with protoc's own modules: those put their messages into protobuf's default pool, where tritonclient's of
+the same names are, and refuse every protobuf that is older than the protoc that made them. Needs grpcio-tools
+of the version that pyproject.toml names: another one may write the types otherwise.
 """
 
 from __future__ import annotations

@@ -9,11 +9,18 @@ from collections.abc import Sequence
 
 from .. import _core
 from ..errors import OptionError
-from . import bench, cache, doctor, selftest, tune
+from . import bench, cache, doctor, selftest, serve, tune
 from .command import Command, UsageError
 from .ending import Ended, tidy
 
-COMMANDS: tuple[Command, ...] = (bench.COMMAND, doctor.COMMAND, tune.COMMAND, selftest.COMMAND, cache.COMMAND)
+COMMANDS: tuple[Command, ...] = (
+    bench.COMMAND,
+    doctor.COMMAND,
+    tune.COMMAND,
+    selftest.COMMAND,
+    cache.COMMAND,
+    serve.COMMAND,
+)
 
 DONE = 0
 FAILED = 1

@@ -11,6 +11,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from .engine_metrics import Counting, EngineMetrics
 from .front import Front
 from .records import Record
 
@@ -46,6 +47,8 @@ class Metrics:
         in_flight.set_function(lambda: float(front.in_flight))
         ready = Gauge("tunableop_ready", "1 when requests are welcome", registry=self.registry)
         ready.set_function(lambda: float(front.ready()))
+        if isinstance(front.engine, Counting):
+            self.registry.register(EngineMetrics(front.engine))
 
     def observe(self, record: Record) -> None:
         """A request has ended."""

@@ -1,0 +1,319 @@
+"""`tunableop serve`: a server for ONNX models."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import importlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from .command import Command, UsageError
+
+if TYPE_CHECKING:  # they need the extra
+    from ..serve.front import FrontSettings
+    from ..serve.settings import ModelSettings, ServerSettings
+
+#: Not an option: everyone may read the command lines of processes.
+TOKEN_VARIABLE = "TUNABLEOP_SERVE_TOKEN"
+
+_NEEDED = ("starlette", "uvicorn", "grpc", "google.protobuf", "prometheus_client")
+_MEBIBYTE = 1 << 20
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "models",
+        metavar="NAME=PATH",
+        nargs="*",
+        help="a model's name and its .onnx file, or a folder VERSION/model.onnx",
+    )
+    parser.add_argument("--repository", metavar="FOLDER", type=Path, help="models as Triton keeps them")
+    _add_network(parser)
+    _add_limits(parser)
+    _add_engine(parser)
+
+
+def _add_network(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("network")
+    group.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    for name, port in (("http", 8000), ("grpc", 8001)):
+        group.add_argument(
+            f"--{name}-port",
+            metavar="PORT",
+            type=_port,
+            default=port,
+            help=f"0: a free one; off: none (default: {port})",
+        )
+    group.add_argument("--tls-certificate", metavar="FILE", type=Path, help="in PEM, with its chain")
+    group.add_argument("--tls-key", metavar="FILE", type=Path, help="in PEM")
+    group.add_argument(
+        "--tls-client-ca", metavar="FILE", type=Path, help="clients must show a certificate that it signed"
+    )
+    group.add_argument(
+        "--token-file",
+        metavar="FILE",
+        type=Path,
+        help=f"clients must show the token in it, as 'authorization: Bearer'; also ${TOKEN_VARIABLE}",
+    )
+    group.add_argument("--no-control", action="store_true", help="clients may not load and unload models")
+    group.add_argument(
+        "--access-log",
+        metavar="FILE",
+        default="-",
+        help="a line of JSON for each request; -: standard error; off (default: -)",
+    )
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("limits")
+    group.add_argument(
+        "--max-body-mib", metavar="MIB", type=_positive, default=64.0, help="of a request (default: 64)"
+    )
+    group.add_argument(
+        "--body-seconds", metavar="S", type=_positive, default=60.0, help="for a body to arrive (default: 60)"
+    )
+    group.add_argument(
+        "--grace-seconds",
+        metavar="S",
+        type=_positive,
+        default=30.0,
+        help="after TERM, for what was accepted (default: 30)",
+    )
+
+
+def _add_engine(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("models", "For every model, but for what its config.json says.")
+    group.add_argument("--max-batch", metavar="ROWS", type=int, help="that are run together (default: 32)")
+    group.add_argument(
+        "--max-delay-ms", metavar="MS", type=float, help="a request waits for others (default: 2)"
+    )
+    group.add_argument("--queue-size", metavar="N", type=int, help="requests that may wait (default: 256)")
+    group.add_argument("--instances", metavar="N", type=int, help="runs at a time (default: 1)")
+    group.add_argument("--threads", metavar="N", type=int, help="of a run; 0: ONNX Runtime decides")
+    group.add_argument(
+        "--versions", metavar="WHICH", type=_versions, help="latest, all, or 1,3 (default: latest)"
+    )
+    group.add_argument(
+        "--option",
+        metavar="KEY=VALUE",
+        action="append",
+        help="an option of sessions (tuning=online ...); may be given again (default: tuning=background)",
+    )
+    group.add_argument("--stock", action="store_true", help="without this package's provider, to compare")
+    group.add_argument("--state", metavar="FOLDER", type=Path, help="where tuning results are kept")
+    group.add_argument(
+        "--save-every",
+        metavar="S",
+        type=float,
+        default=60.0,
+        help="seconds; 0: only at the end (default: 60)",
+    )
+    group.add_argument(
+        "--warm",
+        metavar="FILE.json",
+        type=Path,
+        help='runs before a model is ready: [{"input": [1, 128]}], or {"NAME": [...]}',
+    )
+    group.add_argument(
+        "--warm-from", choices=("cache",), help="before a model is ready, measure what its cache has seen"
+    )
+
+
+def _port(text: str) -> int | None:
+    if text == "off":
+        return None
+    if not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, or off, found '{text}'")
+    return int(text)
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, found '{text}'")
+    return value
+
+
+def _versions(text: str) -> str | list[int]:
+    if text in ("latest", "all"):
+        return text
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected latest, all, or numbers, found '{text}'") from None
+
+
+def _need_extra() -> None:
+    for module in _NEEDED:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise UsageError(
+                f"a server needs {module}, which is not here ({error}): "
+                "pip install 'onnxruntime-ep-tunableop[serve]'"
+            ) from None
+
+
+def _front_settings(given: argparse.Namespace) -> FrontSettings:
+    from ..serve.front import FrontSettings
+    from ..serve.security import Tls
+
+    if given.http_port is None and given.grpc_port is None:
+        raise UsageError("--http-port and --grpc-port are both off: nothing would be served")
+    if (given.tls_certificate is None) != (given.tls_key is None):
+        raise UsageError("--tls-certificate and --tls-key go together")
+    if given.tls_client_ca is not None and given.tls_key is None:
+        raise UsageError("--tls-client-ca needs --tls-certificate and --tls-key")
+    tls = None
+    if given.tls_key is not None:
+        tls = Tls(given.tls_certificate, given.tls_key, given.tls_client_ca)
+        try:
+            tls.context()
+        except OSError as error:  # ssl.SSLError is one
+            raise UsageError(f"--tls-certificate, --tls-key, --tls-client-ca: {error}") from error
+    return FrontSettings(
+        host=given.host,
+        http_port=given.http_port,
+        grpc_port=given.grpc_port,
+        max_body=int(given.max_body_mib * _MEBIBYTE),
+        body_timeout=given.body_seconds,
+        grace=given.grace_seconds,
+        control=not given.no_control,
+        token=_token(given.token_file),
+        tls=tls,
+    )
+
+
+def _token(path: Path | None) -> str | None:
+    if path is None:
+        token = os.environ.get(TOKEN_VARIABLE)
+        if token is not None and not token.strip():
+            raise UsageError(f"{TOKEN_VARIABLE}: expected a token, found nothing")
+        return None if token is None else token.strip()
+    try:
+        token = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--token-file: {error}") from error
+    if not token:
+        raise UsageError(f"--token-file: expected a token in '{path}', found nothing")
+    return token
+
+
+def _server_settings(given: argparse.Namespace) -> ServerSettings:
+    from ..serve.settings import ServerSettings, SettingsError
+
+    if not given.models and given.repository is None:
+        raise UsageError("expected NAME=PATH, or --repository FOLDER, found neither")
+    if given.repository is not None and not given.repository.is_dir():
+        raise UsageError(f"--repository: expected a folder, found none at '{given.repository}'")
+    defaults = _model_defaults(given)
+    warm = _read_json("--warm", given.warm) if given.warm is not None else None
+    try:
+        settings = ServerSettings(
+            models=[_model(entry, defaults, warm) for entry in given.models],
+            repository=given.repository,
+            defaults=defaults,
+            save_every=given.save_every,
+            warm_from_cache=given.warm_from == "cache",
+        )
+    except SettingsError as error:
+        raise UsageError(str(error)) from error
+    return settings if given.state is None else replace(settings, state=given.state)
+
+
+def _model_defaults(given: argparse.Namespace) -> dict[str, Any]:
+    names = ("max_batch", "max_delay_ms", "queue_size", "instances", "threads", "versions")
+    defaults = {name: getattr(given, name) for name in names if getattr(given, name) is not None}
+    options: dict[str, str] = {}
+    for entry in given.option or []:
+        key, equals, value = entry.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--option: expected KEY=VALUE, found '{entry}'")
+        options[key] = value
+    if options:
+        defaults["options"] = options
+    if given.stock:
+        defaults["stock"] = True
+    return defaults
+
+
+def _model(entry: str, defaults: Mapping[str, Any], warm: Any) -> ModelSettings:
+    from ..serve.settings import model_settings
+    from ..serve.warm import shapes_of
+
+    name, equals, path = entry.partition("=")
+    if not equals or not name or not path:
+        raise UsageError(f"expected NAME=PATH, found '{entry}'")
+    if not Path(path).exists():
+        raise UsageError(f"{name}: expected a file or folder, found none at '{path}'")
+    layer: dict[str, Sequence[Any]] = {}
+    if warm is not None:
+        try:
+            layer["warm"] = shapes_of(warm, name)
+        except ValueError as error:
+            raise UsageError(f"--warm: {error}") from error
+    return model_settings(name, Path(path), defaults, layer)
+
+
+def _read_json(option: str, path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{option}: '{path}': {error}") from error
+
+
+@contextlib.contextmanager
+def _access_log(where: str) -> Iterator[TextIO | None]:
+    if where == "off":
+        yield None
+    elif where == "-":
+        yield sys.stderr
+    else:
+        with contextlib.ExitStack() as stack:
+            try:
+                stream = stack.enter_context(Path(where).open("a", encoding="utf-8"))
+            except OSError as error:
+                raise UsageError(f"--access-log: {error}") from error
+            yield stream
+
+
+def _run(given: argparse.Namespace) -> int:
+    _need_extra()
+    logging.getLogger("onnxruntime_ep_tunableop").setLevel(logging.INFO)
+    front, server = _front_settings(given), _server_settings(given)
+    with _access_log(given.access_log) as stream:
+        return asyncio.run(_serve(server, front, stream))
+
+
+async def _serve(settings: ServerSettings, front: FrontSettings, stream: TextIO | None) -> int:
+    from ..serve.access_log import AccessLog
+    from ..serve.engine import Engine
+    from ..serve.server import serve
+    from ..serve.settings import SettingsError
+
+    try:
+        engine = await Engine.start(settings)
+    except SettingsError as error:
+        raise UsageError(str(error)) from error
+    log = None if stream is None else AccessLog(stream)
+    return await serve(engine, front, lambda line: print(line, flush=True), log)
+
+
+COMMAND = Command(
+    name="serve",
+    help="serve ONNX models over HTTP and gRPC",
+    description="Serves models with the Open Inference Protocol v2, REST and gRPC, in this process. What it "
+    "measures is kept in --state and shared with other servers that keep theirs there. Prints one line of "
+    "JSON with its ports when it accepts requests; TERM or INT ends it when what it accepted is answered, a "
+    "second one at once. Exit code 1: something went unanswered.",
+    add_arguments=_add_arguments,
+    run=_run,
+)
