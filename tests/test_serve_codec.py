@@ -74,10 +74,10 @@ def test_values_come_back(datatype: str) -> None:
 
 
 def test_bf16_is_rounded_to_the_nearest() -> None:
-    given_values = [1.0, 1.00390625, 1.01171875, 3.4e38, float("nan")]
+    given_values = [1.0, 1.00390625, 1.01171875, 3.38e38, float("nan")]
     found = from_values("x", "BF16", (5,), given_values)
     # Halves go to the even neighbour.
-    assert found.tolist() == [0x3F80, 0x3F80, 0x3F82, 0x7F80 - 1 + 1, 0x7FC0]
+    assert found.tolist() == [0x3F80, 0x3F80, 0x3F82, 0x7F7E, 0x7FC0]
 
 
 def test_raw_bytes_at_an_odd_place_are_aligned() -> None:
@@ -113,6 +113,7 @@ def test_odd_shapes(shape: list[int]) -> None:
         (entry([1e39], [1]), "FP32 can hold"),
         (entry([70000], [1], "FP16"), "FP16 can hold"),
         (entry([10**400], [1], "FP64"), "FP64 can hold"),
+        (entry([3.4e38], [1], "BF16"), "BF16 can hold"),
         (entry(["\ud800"], [1], "BYTES"), "surrogate"),
         (entry([1], [1], "FP8"), "datatype"),
         (entry([1], [1], None), "datatype"),

@@ -269,6 +269,26 @@ def test_many_at_the_same_time(server: Server) -> None:
         assert list(threads.map(one, range(64))) == list(range(64))
 
 
+@pytest.mark.parametrize("host", ["[::", "a/v2/health/live?", "", "\u00e9"])
+def test_the_host_header_is_not_looked_at(server: Server, host: str) -> None:
+    status, answer, _ = ask(server, "GET", "/nowhere", Host=host)
+    assert (status, answer) == (404, {"error": "GET /nowhere: Not Found"})
+    assert ask(server, "GET", "/v2/models/echo", Host=host)[0] == 200
+
+
+def test_headers_are_bounded(server: Server) -> None:
+    host, _, port = server.http.partition(":")
+    with socket.create_connection((host, int(port)), timeout=60) as talking:
+        talking.sendall(b"GET /v2 HTTP/1.1\r\nx: ")
+        sent = 0
+        with contextlib.suppress(ConnectionError):
+            for _ in range(1024):
+                talking.sendall(b"x" * 65536)
+                sent += 1
+        assert sent < 1024, "it took 64 MiB of one header"
+    assert ask(server, "GET", "/v2/health/live")[0] == 200
+
+
 @settings(max_examples=40)
 @examples(
     body=st.binary(max_size=200),

@@ -7,10 +7,13 @@ import http.client
 import io
 import json
 import pickle
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +106,32 @@ def test_connections_that_ask_nothing_do_not_keep_it() -> None:
             assert code == 0
 
 
+def test_a_request_that_is_on_its_way_is_answered() -> None:
+    with fake() as server:
+        host, _, port = server.http.partition(":")
+        content = body(x=1)
+        head = f"POST /v2/models/echo/infer HTTP/1.1\r\nhost: x\r\ncontent-length: {len(content)}\r\n\r\n"
+        with (
+            socket.create_connection((host, int(port)), timeout=60) as coming,
+            socket.create_connection((host, int(port)), timeout=60) as second,
+        ):
+            for one in (coming, second):
+                one.sendall((head + content).encode())
+                first = b""
+                while not first.endswith(b"]}]}"):
+                    first += one.recv(4096)
+            second.sendall(head.encode())  # and the body when the server is going down
+            server.process.send_signal(signal.SIGTERM)
+            coming.sendall((head + content).encode())
+            second.sendall(content.encode())
+            for one in (coming, second):
+                answer = b"".join(iter(lambda one=one: one.recv(4096), b""))
+                assert answer.startswith(b"HTTP/1.1 200")
+        said, _ = server.process.communicate(timeout=60)
+        assert "answered 4" in said
+        assert server.process.returncode == 0
+
+
 def test_what_takes_longer_than_the_grace_time_is_cut_off() -> None:
     with fake("--grace", "1") as server, concurrent.futures.ThreadPoolExecutor(1) as threads:
         asked = threads.submit(post, server, body(wait=600.0))
@@ -157,6 +186,65 @@ def test_no_token_no_answer() -> None:
             assert health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=60)
 
 
+def test_a_token_is_asked_for_whatever_the_host_header_says() -> None:
+    with fake("--token", TOKEN) as server:
+        for host in ("x/v2/health/live?", "x/v2/health/live#", "[::"):
+            assert get(server, "/v2/models/echo", Host=host)[0] == 401
+
+
+def test_more_requests_than_it_takes() -> None:
+    with fake("--max-requests", "1") as server, grpc.insecure_channel(server.grpc) as channel:
+        call = waiting_call(server, channel, 600.0)
+        until(lambda: in_flight(server) == 1, "it is at the engine")
+        assert post(server, body(x=1)) == 429
+        with pytest.raises(grpc.RpcError) as caught:
+            waiting_call(server, channel, 0.0).result(timeout=60)
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        call.cancel()
+        until(lambda: post(server, body(x=1)) == 200, "its place is free again")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        b"",
+        b"POST /v2/models/echo/infer HTTP/1.1\r\nhost:",
+        b"POST /v2/models/echo/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{",
+    ],
+)
+def test_requests_that_do_not_come_are_not_waited_for(part: bytes) -> None:
+    with fake("--body-seconds", "0.2") as server:
+        host, _, port = server.http.partition(":")
+        with socket.create_connection((host, int(port)), timeout=60) as slow:
+            slow.sendall(part)
+            answer = b"".join(iter(lambda: slow.recv(4096), b""))  # until it hangs up
+        assert (b"504" in answer) == part.endswith(b"{")
+
+
+def test_tls(tmp_path: Path) -> None:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl, which makes a certificate, is not here")
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    subprocess.run(
+        [openssl, "req", "-x509", *curve, *names, "-keyout", str(key), "-out", str(certificate)],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    with fake("--tls", str(certificate), str(key)) as server:
+        context = ssl.create_default_context(cafile=str(certificate))
+        with urllib.request.urlopen(f"https://{server.http}/v2", context=context, timeout=60) as answer:
+            assert answer.status == 200
+        credentials = grpc.ssl_channel_credentials(certificate.read_bytes())
+        with grpc.secure_channel(server.grpc, credentials) as channel:
+            live = GRPCInferenceServiceStub(channel).ServerLive(messages.ServerLiveRequest(), timeout=60)
+            assert live.live
+        assert server.end()[0] == 0
+
+
 def test_control_can_be_switched_off() -> None:
     with fake("--no-control") as server:
         connection = http.client.HTTPConnection(server.http, timeout=60)
@@ -185,12 +273,14 @@ def test_a_port_that_is_taken_is_an_error() -> None:
             assert "answered 0" in done.stdout  # the engine was shut down
 
 
-def test_the_access_log_is_json() -> None:
-    with fake() as server:
+def test_the_access_log_is_json(tmp_path: Path) -> None:
+    path = tmp_path / "access.log"
+    with fake("--access-log", str(path)) as server:
         post(server, body(x=1))
         post(server, "{")
-        _, said = server.end()
-    lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+        assert get(server, "/v2/health/ready")[0] == 200  # a probe that finds all well
+        server.end()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(line["operation"], line["outcome"]) for line in lines] == [("infer", "ok"), ("infer", "invalid")]
     assert lines[0]["bytes_in"] == len(body(x=1))
     assert "expected JSON" in lines[1]["message"]

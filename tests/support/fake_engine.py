@@ -11,6 +11,7 @@ import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from onnxruntime_ep_tunableop.serve.protocol import (
@@ -110,12 +111,17 @@ class FakeEngine:
 def main() -> int:
     from onnxruntime_ep_tunableop.serve.access_log import AccessLog
     from onnxruntime_ep_tunableop.serve.front import FrontSettings
+    from onnxruntime_ep_tunableop.serve.security import Tls
     from onnxruntime_ep_tunableop.serve.server import serve
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--max-body", type=int, default=1 << 20)
     parser.add_argument("--grace", type=float, default=20.0)
     parser.add_argument("--token")
+    parser.add_argument("--max-requests", type=int, default=1024)
+    parser.add_argument("--body-seconds", type=float, default=60.0)
+    parser.add_argument("--tls", nargs=2, type=Path, metavar=("CERTIFICATE", "KEY"))
+    parser.add_argument("--access-log", type=Path)
     parser.add_argument("--no-control", action="store_true")
     parser.add_argument("--http-port", type=int, default=0)
     parser.add_argument("--grpc-port", type=int, default=0)
@@ -126,11 +132,14 @@ def main() -> int:
         max_body=given.max_body,
         grace=given.grace,
         token=given.token,
+        max_requests=given.max_requests,
+        body_timeout=given.body_seconds,
+        tls=None if given.tls is None else Tls(*given.tls),
         control=not given.no_control,
     )
-    return asyncio.run(
-        serve(FakeEngine(), settings, lambda line: print(line, flush=True), AccessLog(sys.stdout))
-    )
+    # Not to standard output, which nobody reads while it runs: a pipe that is full stops the server.
+    log = None if given.access_log is None else AccessLog(given.access_log.open("a"))
+    return asyncio.run(serve(FakeEngine(), settings, lambda line: print(line, flush=True), log))
 
 
 if __name__ == "__main__":

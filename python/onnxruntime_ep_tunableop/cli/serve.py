@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # they need the extra
 #: Not an option: everyone may read the command lines of processes.
 TOKEN_VARIABLE = "TUNABLEOP_SERVE_TOKEN"
 
-_NEEDED = ("starlette", "uvicorn", "grpc", "google.protobuf", "prometheus_client")
+_NEEDED = ("starlette", "uvicorn", "httptools", "grpc", "google.protobuf", "prometheus_client")
 _MEBIBYTE = 1 << 20
 
 
@@ -76,6 +76,13 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("limits")
     group.add_argument(
         "--max-body-mib", metavar="MIB", type=_positive, default=64.0, help="of a request (default: 64)"
+    )
+    group.add_argument(
+        "--max-requests",
+        metavar="N",
+        type=_count,
+        default=1024,
+        help="at a time, those whose body still comes among them (default: 1024)",
     )
     group.add_argument(
         "--body-seconds", metavar="S", type=_positive, default=60.0, help="for a body to arrive (default: 60)"
@@ -142,6 +149,12 @@ def _positive(text: str) -> float:
     return value
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 up, found '{text}'")
+    return int(text)
+
+
 def _versions(text: str) -> str | list[int]:
     if text in ("latest", "all"):
         return text
@@ -177,13 +190,14 @@ def _front_settings(given: argparse.Namespace) -> FrontSettings:
         tls = Tls(given.tls_certificate, given.tls_key, given.tls_client_ca)
         try:
             tls.context()
-        except OSError as error:  # ssl.SSLError is one
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             raise UsageError(f"--tls-certificate, --tls-key, --tls-client-ca: {error}") from error
     return FrontSettings(
         host=given.host,
         http_port=given.http_port,
         grpc_port=given.grpc_port,
         max_body=int(given.max_body_mib * _MEBIBYTE),
+        max_requests=given.max_requests,
         body_timeout=given.body_seconds,
         grace=given.grace_seconds,
         control=not given.no_control,
@@ -193,22 +207,24 @@ def _front_settings(given: argparse.Namespace) -> FrontSettings:
 
 
 def _token(path: Path | None) -> str | None:
+    where = TOKEN_VARIABLE if path is None else f"--token-file: '{path}'"
     if path is None:
-        token = os.environ.get(TOKEN_VARIABLE)
-        if token is not None and not token.strip():
-            raise UsageError(f"{TOKEN_VARIABLE}: expected a token, found nothing")
-        return None if token is None else token.strip()
-    try:
-        token = path.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--token-file: {error}") from error
-    if not token:
-        raise UsageError(f"--token-file: expected a token in '{path}', found nothing")
+        text = os.environ.get(TOKEN_VARIABLE)
+        if text is None:
+            return None
+    else:
+        try:
+            text = path.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--token-file: {error}") from error
+    token = text.strip()
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise UsageError(f"{where}: expected a token of ASCII without spaces, found another or nothing")
     return token
 
 
 def _server_settings(given: argparse.Namespace) -> ServerSettings:
-    from ..serve.settings import ServerSettings, SettingsError
+    from ..serve.settings import ServerSettings, SettingsError, model_settings
 
     if not given.models and given.repository is None:
         raise UsageError("expected NAME=PATH, or --repository FOLDER, found neither")
@@ -217,6 +233,7 @@ def _server_settings(given: argparse.Namespace) -> ServerSettings:
     defaults = _model_defaults(given)
     warm = _read_json("--warm", given.warm) if given.warm is not None else None
     try:
+        model_settings("defaults", Path(), defaults)  # a wrong value is said at once
         settings = ServerSettings(
             models=[_model(entry, defaults, warm) for entry in given.models],
             repository=given.repository,
@@ -287,7 +304,7 @@ def _access_log(where: str) -> Iterator[TextIO | None]:
 
 def _run(given: argparse.Namespace) -> int:
     _need_extra()
-    logging.getLogger("onnxruntime_ep_tunableop").setLevel(logging.INFO)
+    logging.getLogger("tunableop").setLevel(logging.INFO)
     front, server = _front_settings(given), _server_settings(given)
     with _access_log(given.access_log) as stream:
         return asyncio.run(_serve(server, front, stream))

@@ -1,4 +1,4 @@
-"""One line of JSON for each request."""
+"""One line of JSON for each request, but for probes that find all well."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from .records import Record
 
 _LONGEST = 256
 
+#: What comes every few seconds and says nothing while all is well.
+_PROBES = ("live", "ready", "metrics_text", "ServerLive", "ServerReady", "Check")
+
 
 class AccessLog:
     """Writes to a stream that it does not own. A stream that fails is written to no more: requests go on."""
@@ -19,7 +22,7 @@ class AccessLog:
 
     def write(self, record: Record) -> None:
         """Used from the event loop only."""
-        if self._stream is None:
+        if self._stream is None or (record.operation in _PROBES and record.outcome == "ok"):
             return
         entry = {
             "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds"),

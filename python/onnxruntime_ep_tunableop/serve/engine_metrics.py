@@ -87,15 +87,10 @@ def _requests(every: Mapping[tuple[str, str], Counters]) -> Iterator[Metric]:
 
 def _tuner(every: Mapping[tuple[str, str], _control.Stats]) -> Iterator[Metric]:
     for field, name, text, grows in _TUNER:
-        family: Metric
-        if grows:
-            family = growing = CounterMetricFamily(name, text, labels=_LABELS)
-            add = growing.add_metric
-        else:
-            family = now = GaugeMetricFamily(name, text, labels=_LABELS)
-            add = now.add_metric
+        kind = CounterMetricFamily if grows else GaugeMetricFamily
+        family: CounterMetricFamily | GaugeMetricFamily = kind(name, text, labels=_LABELS)
         for labels, stats in every.items():
-            add(labels, getattr(stats, field))
+            family.add_metric(labels, getattr(stats, field))
         yield family
     for field, text in (
         ("fallbacks", "Runs on an unmeasured kernel"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ MEBIBYTE = 1 << 20
 
 #: Of the server's metadata; extensions have the names that Triton gives them.
 SERVER_NAME = "onnxruntime-ep-tunableop"
-EXTENSIONS = ("binary_tensor_data", "model_repository", "model_configuration", "parameters")
+EXTENSIONS = ("binary_tensor_data", "model_repository", "model_configuration", "statistics", "parameters")
 
 #: Of messages to clients: what they sent may be in them.
 MAX_MESSAGE = 2000
@@ -37,7 +37,8 @@ class FrontSettings:
     http_port: int | None = 8000  #: 0: one that is free; None: no REST
     grpc_port: int | None = 8001  #: likewise
     max_body: int = 64 * MEBIBYTE  #: of a request, after it is unpacked
-    body_timeout: float = 60.0  #: for a request's body to arrive
+    max_requests: int = 1024  #: inference requests at a time, those whose body still comes among them
+    body_timeout: float = 60.0  #: for a request's head, and for its body, to arrive
     grace: float = 30.0  #: for what was accepted, after the first TERM or INT
     control: bool = True  #: clients may load and unload models
     token: str | None = None  #: what clients must show; None: nothing
@@ -53,6 +54,7 @@ class Front:
     draining: bool = False  #: going down: not ready, whatever the engine says
     in_flight: int = 0  #: inference requests that both front ends are at
     observers: list[Callable[[Record], None]] = field(default_factory=list)
+    _places: int = 0
     _end: asyncio.Future[None] | None = None
 
     def record(self, record: Record) -> None:
@@ -70,6 +72,18 @@ class Front:
             raise ProtocolError(
                 Kind.INVALID, "loading and unloading of models is switched off on this server"
             )
+
+    @contextlib.contextmanager
+    def place(self) -> Iterator[None]:
+        """Held by an inference request from before its body is read: bodies are what takes memory."""
+        limit = self.settings.max_requests
+        if self._places >= limit:
+            raise ProtocolError(Kind.BUSY, f"this server takes {limit} requests at a time, and has them")
+        self._places += 1
+        try:
+            yield
+        finally:
+            self._places -= 1
 
     async def infer(self, request: InferRequest, gone: Awaitable[None] | None = None) -> InferResponse:
         """The engine's answer, unless the deadline passes, or `gone` says that nobody waits any more."""
@@ -124,6 +138,13 @@ async def _ended(task: asyncio.Future[Any]) -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError, Exception):
         await task
+
+
+async def in_thread_if_large(size: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls a function that takes longer the more bytes there are."""
+    if size <= INLINE_BYTES:
+        return function(*arguments)
+    return await asyncio.to_thread(function, *arguments)
 
 
 def message_of(error: BaseException) -> str:

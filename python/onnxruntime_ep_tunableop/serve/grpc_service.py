@@ -17,12 +17,13 @@ from typing import Any
 import grpc
 
 from .. import _core
-from .front import EXTENSIONS, INLINE_BYTES, SERVER_NAME, Front, message_of
+from .front import EXTENSIONS, SERVER_NAME, Front, in_thread_if_large, message_of
 from .grpc_codec import decode_request, encode_metadata, encode_response, wants_raw
 from .model_config import model_config
 from .protocol import Kind, ProtocolError
 from .records import Record
 from .security import check_token
+from .statistics import model_statistics
 from .tensor_codec import invalid
 from .wire import health_pb2
 from .wire import open_inference_pb2 as messages
@@ -42,6 +43,9 @@ STATUS: dict[Kind, grpc.StatusCode] = {
 
 #: Characters: the message travels in a header, where clients take 8 KiB in all, and some are 12 bytes.
 _MAX_MESSAGE = 600
+
+#: Calls beside inference requests, health checks first of all.
+_BESIDE = 64
 
 _LOG = logging.getLogger(__name__)
 
@@ -93,13 +97,13 @@ class Servicer:
         """One request. A cancelled call gives its place up."""
         left = context.time_remaining()
         deadline = None if left is None else time.monotonic() + left
-        size = request.ByteSize()
-        asked = await _maybe_in_thread(size, decode_request, request, deadline)
-        answer = await self._front.infer(asked)
-        size = sum(tensor.data.nbytes for tensor in answer.outputs)
-        made: messages.ModelInferResponse = await _maybe_in_thread(
-            size, encode_response, answer, wants_raw(request)
-        )
+        with self._front.place():
+            asked = await in_thread_if_large(request.ByteSize(), decode_request, request, deadline)
+            answer = await self._front.infer(asked)
+            size = sum(tensor.data.nbytes for tensor in answer.outputs)
+            made: messages.ModelInferResponse = await in_thread_if_large(
+                size, encode_response, answer, wants_raw(request)
+            )
         return made
 
     async def ModelStreamInfer(  # noqa: N802
@@ -118,6 +122,13 @@ class Servicer:
                         model_name=request.model_name, model_version=request.model_version, id=request.id
                     ),
                 )
+
+    async def ModelStatistics(  # noqa: N802
+        self, request: messages.ModelStatisticsRequest, _context: Any
+    ) -> messages.ModelStatisticsResponse:
+        """Counts and times, as far as they are known."""
+        known = model_statistics(self._front.engine, request.name, request.version)
+        return messages.ModelStatisticsResponse(model_stats=known)
 
     async def RepositoryIndex(  # noqa: N802
         self, request: messages.RepositoryIndexRequest, _context: Any
@@ -196,7 +207,7 @@ class Router(grpc.GenericRpcHandler):  # type: ignore[misc]
             record = Record("grpc", path.rpartition("/")[2], bytes_in=len(raw), peer=context.peer())
             try:
                 self._admit(path, context)
-                request = await _maybe_in_thread(len(raw), _read, read, raw)
+                request = await in_thread_if_large(len(raw), _read, read, raw)
                 _describe(record, request)
                 result: bytes = (await method(request, context)).SerializeToString()
                 record.done("ok", len(result))
@@ -223,7 +234,7 @@ class Router(grpc.GenericRpcHandler):  # type: ignore[misc]
             async def requests() -> AsyncIterator[Any]:
                 async for part in raw:
                     record.bytes_in += len(part)
-                    request = await _maybe_in_thread(len(part), _read, read, part)
+                    request = await in_thread_if_large(len(part), _read, read, part)
                     _describe(record, request)
                     yield request
 
@@ -289,23 +300,20 @@ async def _abort(context: Any, error: ProtocolError) -> None:
     await context.abort(STATUS[error.kind], message_of(error)[:_MAX_MESSAGE], trailing)
 
 
-async def _maybe_in_thread(size: int, function: Callable[..., Any], *arguments: Any) -> Any:
-    if size <= INLINE_BYTES:
-        return function(*arguments)
-    return await asyncio.to_thread(function, *arguments)
-
-
 def make_server(front: Front) -> tuple[Any, int]:
     """A server that is not started, and its port. OSError or RuntimeError where the port is taken."""
     settings = front.settings
     server = grpc.aio.server(
+        maximum_concurrent_rpcs=settings.max_requests + _BESIDE,
         options=[
             ("grpc.max_receive_message_length", settings.max_body),
             ("grpc.max_send_message_length", -1),
             ("grpc.so_reuseport", 0),  # a port that is taken is an error
             ("grpc.keepalive_time_ms", 60_000),  # finds connections whose other end is gone
             ("grpc.keepalive_timeout_ms", 20_000),
-        ]
+            # By itself it hangs up on clients that ask more often than every five minutes.
+            ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+        ],
     )
     server.add_generic_rpc_handlers((Router(front),))
     host = f"[{settings.host}]" if ":" in settings.host else settings.host

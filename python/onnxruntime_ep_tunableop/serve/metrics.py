@@ -13,6 +13,7 @@ from prometheus_client import (
 
 from .engine_metrics import Counting, EngineMetrics
 from .front import Front
+from .protocol import ProtocolError
 from .records import Record
 
 #: Seconds: from a small product to a large model.
@@ -33,7 +34,7 @@ class Metrics:
         )
         self._seconds = Histogram(
             "tunableop_request_seconds",
-            "From the first byte of an inference request to its answer",
+            "From an inference request's headers to its answer",
             ("protocol", "model"),
             buckets=_SECONDS,
             registry=self.registry,
@@ -65,6 +66,9 @@ class Metrics:
 
     def _known(self, model: str) -> str:
         """Clients may ask for any name: only those that there are become series."""
-        if not model or any(state.name == model for state in self._front.engine.index()):
-            return model
-        return "unknown"
+        if model:
+            try:
+                self._front.engine.model_ready(model)
+            except ProtocolError:
+                return "unknown"
+        return model

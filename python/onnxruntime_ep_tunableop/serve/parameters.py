@@ -11,6 +11,8 @@ from .tensor_codec import invalid, short
 
 MAX_PARAMETERS = 256
 
+_FLAGS = ("binary_data", "binary_data_output")
+
 #: Microseconds, as Triton has it; a longer time than a day is none.
 _TIMEOUT = "timeout"
 _LONGEST = 86_400.0
@@ -25,6 +27,8 @@ def checked_parameters(what: str, given: object) -> dict[str, str | int | float 
             f"{what}: expected an object of at most {MAX_PARAMETERS} parameters, found {short(given)}"
         )
     for key, value in given.items():
+        if key in _FLAGS and not isinstance(value, bool):
+            raise invalid(f"{what}: parameter {short(key)}: expected true or false, found {short(value)}")
         if not isinstance(value, str | int | float | bool):
             raise invalid(
                 f"{what}: parameter {short(key)}: expected text, a number, true or false, "

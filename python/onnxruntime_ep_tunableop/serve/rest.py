@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import zlib
@@ -16,12 +15,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from .. import _core
-from .front import EXTENSIONS, INLINE_BYTES, SERVER_NAME, ClientGoneError, Front, message_of
+from .front import EXTENSIONS, SERVER_NAME, ClientGoneError, Front, in_thread_if_large, message_of
 from .model_config import model_config
 from .protocol import InferRequest, InferResponse, Kind, ModelMetadata, ProtocolError, TensorMetadata
 from .rest_codec import decode_request, encode_response, read_json
-from .rest_records import MESSAGE, OPERATION, OUTCOME, REQUEST_ID, Recorded
+from .rest_records import BODY_READ, MESSAGE, OPERATION, OUTCOME, REQUEST_ID, Recorded
 from .security import check_token
+from .statistics import model_statistics
 from .tensor_codec import invalid, short
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
@@ -40,8 +40,6 @@ STATUS: dict[Kind, int] = {
 #: nginx's: the client closed the connection. Nobody reads it but the access log.
 _CLIENT_GONE = 499
 
-_OPEN = ("/v2/health/live", "/v2/health/ready")
-
 _LOG = logging.getLogger(__name__)
 
 _Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -59,14 +57,15 @@ class Rest:
         self.application = Recorded(routed, front.record)
 
     def _routes(self) -> list[Route]:
-        def route(path: str, endpoint: _Endpoint, method: str = "GET") -> Route:
+        def route(path: str, endpoint: _Endpoint, method: str = "GET", free: bool = False) -> Route:
             operation = endpoint.__name__.lstrip("_")
-            return Route(path, self._guarded(operation, endpoint), methods=[method])
+            return Route(path, self._guarded(operation, endpoint, free), methods=[method])
 
         routes = [
             route("/v2", self._server),
-            route("/v2/health/live", self._live),
-            route("/v2/health/ready", self._ready),
+            # Probes show no token.
+            route("/v2/health/live", self._live, free=True),
+            route("/v2/health/ready", self._ready, free=True),
             route("/v2/repository/index", self._index, "POST"),
             route("/v2/repository/index", self._index),
             route("/v2/repository/models/{name}/load", self._load, "POST"),
@@ -78,24 +77,26 @@ class Rest:
                 for method in ("GET", "POST")
             ),
             route("/v2/", self._server),
+            route("/v2/models/stats", self._statistics),
         ]
         for model in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
             routes += [
                 route(model, self._model),
                 route(f"{model}/ready", self._model_ready),
                 route(f"{model}/config", self._config),
+                route(f"{model}/stats", self._statistics),
                 route(f"{model}/tuning", self._tuning),
                 route(f"{model}/infer", self._infer, "POST"),
             ]
         return routes
 
-    def _guarded(self, operation: str, endpoint: _Endpoint) -> _Endpoint:
+    def _guarded(self, operation: str, endpoint: _Endpoint, free: bool) -> _Endpoint:
         """Every error becomes an answer in the protocol's form."""
 
         async def guarded(request: Request) -> Response:
             request.scope[OPERATION] = operation
             try:
-                if request.url.path not in _OPEN:
+                if not free:
                     check_token(self._front.settings.token, request.headers.get("authorization"))
                 response = await endpoint(request)
                 request.scope[OUTCOME] = "ok"
@@ -106,7 +107,7 @@ class Rest:
                 request.scope[OUTCOME] = "cancelled"
                 return Response(status_code=_CLIENT_GONE)
             except Exception as error:
-                _LOG.exception("%s %s", request.method, request.url.path)
+                _LOG.exception("%s %s", request.method, request.scope["path"])
                 failure = ProtocolError(Kind.FAILED, f"the server failed: {message_of(error)}")
                 return self._failed(request, failure)
 
@@ -115,12 +116,17 @@ class Rest:
     def _failed(self, request: Request, error: ProtocolError) -> Response:
         request.scope[OUTCOME] = error.kind.value
         request.scope[MESSAGE] = message_of(error)
-        return error_response(error)
+        response = error_response(error)
+        _close_if_unread(request, response)
+        return response
 
     async def _http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        text = f"{request.method} {request.url.path[:200]}: {error.detail}"
-        return JSONResponse({"error": text}, status_code=error.status_code, headers=error.headers)
+        # Not request.url: the client's Host header is in it, and may make it another one.
+        text = f"{request.method} {request.scope['path'][:200]}: {error.detail}"
+        response = JSONResponse({"error": text}, status_code=error.status_code, headers=error.headers)
+        _close_if_unread(request, response)
+        return response
 
     async def _server(self, _request: Request) -> Response:
         return JSONResponse(
@@ -145,6 +151,10 @@ class Rest:
 
     async def _config(self, request: Request) -> Response:
         return JSONResponse(model_config(self._front.engine.metadata(*_model_of(request))))
+
+    async def _statistics(self, request: Request) -> Response:
+        name, version = request.path_params.get("name", ""), request.path_params.get("version", "")
+        return JSONResponse({"model_stats": model_statistics(self._front.engine, name, version)})
 
     async def _tuning(self, request: Request) -> Response:
         return JSONResponse(dict(self._front.engine.tuning(*_model_of(request))))
@@ -187,13 +197,16 @@ class Rest:
     async def _infer(self, request: Request) -> Response:
         _check_content_type(request.headers.get("content-type"))
         length = _header_length(request.headers.get(HEADER_LENGTH))
-        body = await self._body(request)
         name, version = _model_of(request)
-        asked: InferRequest = await _maybe_in_thread(len(body), decode_request, name, version, body, length)
-        request.scope[REQUEST_ID] = asked.id
-        answer = await self._front.infer(asked, _disconnect(request))
-        size = sum(tensor.data.nbytes for tensor in answer.outputs)
-        made: Response = await _maybe_in_thread(size, _answer, asked, answer)
+        with self._front.place():
+            body = await self._body(request)
+            asked: InferRequest = await in_thread_if_large(
+                len(body), decode_request, name, version, body, length
+            )
+            request.scope[REQUEST_ID] = asked.id
+            answer = await self._front.infer(asked, _disconnect(request))
+            size = sum(tensor.data.nbytes for tensor in answer.outputs)
+            made: Response = await in_thread_if_large(size, _answer, asked, answer)
         return made
 
     async def _body(self, request: Request) -> bytes:
@@ -243,6 +256,13 @@ class _Unpacker:
         return b"".join(self._parts)
 
 
+def _close_if_unread(request: Request, response: Response) -> None:
+    """A body that is refused is not waited for."""
+    has_body = "content-length" in request.headers or "transfer-encoding" in request.headers
+    if has_body and not request.scope.get(BODY_READ, False):
+        response.headers["connection"] = "close"
+
+
 def error_response(error: ProtocolError) -> Response:
     """{"error": ...} with the status of its kind."""
     headers: dict[str, str] = {}
@@ -251,12 +271,6 @@ def error_response(error: ProtocolError) -> Response:
     if error.kind is Kind.UNAUTHENTICATED:
         headers["www-authenticate"] = "Bearer"
     return JSONResponse({"error": message_of(error)}, status_code=STATUS[error.kind], headers=headers)
-
-
-async def _maybe_in_thread(size: int, function: Callable[..., Any], *arguments: Any) -> Any:
-    if size <= INLINE_BYTES:
-        return function(*arguments)
-    return await asyncio.to_thread(function, *arguments)
 
 
 def _answer(asked: InferRequest, answer: InferResponse) -> Response:

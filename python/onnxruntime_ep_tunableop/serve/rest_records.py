@@ -13,6 +13,8 @@ OPERATION = "tunableop.operation"
 OUTCOME = "tunableop.outcome"
 MESSAGE = "tunableop.message"
 REQUEST_ID = "tunableop.id"
+#: True when the whole body was read.
+BODY_READ = "tunableop.body"
 
 
 class Recorded:
@@ -34,6 +36,8 @@ class Recorded:
         async def counting_receive() -> Any:
             message = await receive()
             record.bytes_in += len(message.get("body", b""))
+            if not message.get("more_body", False):
+                scope[BODY_READ] = True
             return message
 
         async def counting_send(message: Any) -> None:

@@ -19,14 +19,19 @@ class Tls:
     client_ca: Path | None = None
 
     def context(self) -> ssl.SSLContext:
-        """For REST. Raises OSError or ssl.SSLError where a file is missing or does not fit."""
+        """For REST. Raises OSError, ssl.SSLError or ValueError where a file is missing or does not fit."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(self.certificate, self.key)
+        context.load_cert_chain(self.certificate, self.key, _no_password)
         if self.client_ca is not None:
             context.load_verify_locations(self.client_ca)
             context.verify_mode = ssl.CERT_REQUIRED
         return context
+
+
+def _no_password() -> str:
+    # Without this, ssl would ask on the terminal, and wait.
+    raise ValueError("the key is encrypted: expected one that is not")
 
 
 def check_token(expected: str | None, header: str | None) -> None:

@@ -17,6 +17,7 @@ import uvicorn
 from .access_log import AccessLog
 from .front import Front, FrontSettings
 from .grpc_service import make_server
+from .http_protocol import bounded
 from .interface import Serving
 from .metrics import Metrics
 from .rest import Rest
@@ -27,6 +28,14 @@ _FOR_ENGINE = 5.0
 #: Shares of the grace time: for the engine, and, twice, for the errors of those that have waited in vain.
 _ENGINE_SHARE = 0.25
 _ERRORS_SHARE = 0.05
+
+
+#: An answer that the client's machine takes nothing of for so long is given up.
+_UNREAD_MILLISECONDS = 120_000
+
+
+#: Longer than clients keep idle connections: one that is closed while it is used is an error to them.
+_IDLE_SECONDS = 75
 
 
 class _Uvicorn(uvicorn.Server):
@@ -133,8 +142,10 @@ def _listen(settings: FrontSettings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Connections inherit it: one whose other end is gone does not stay for ever.
+    # Connections inherit them: one whose other end is gone, or does not read, is not kept for ever.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MILLISECONDS)
     listening.bind((settings.host, settings.http_port))
     listening.listen(2048)
     listening.setblocking(False)
@@ -149,6 +160,10 @@ def _web(front: Front, metrics: Metrics) -> _Uvicorn:
         access_log=False,
         lifespan="off",
         server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=_IDLE_SECONDS,
+        http=bounded(front.settings.body_timeout),
+        ws="none",
     )
     if tls is not None:
         config.load()

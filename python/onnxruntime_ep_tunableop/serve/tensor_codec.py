@@ -21,6 +21,7 @@ MAX_RANK = 32
 MAX_DIMENSION = 2**31 - 1
 
 _FLOATS = ("FP16", "FP32", "FP64", "BF16")
+_BF16_INFINITY = 0x7F80
 _ALLOWED: dict[str, set[type]] = {"BOOL": {bool}, "BYTES": {str, bytes}}
 
 
@@ -217,7 +218,12 @@ def _of_floats(name: str, datatype: str, flat: Sequence[Any]) -> Array:
         data = wide.astype(kind)
     if bool(np.any(np.isinf(data) & ~np.isinf(wide))):
         raise too_large
-    return _to_bf16(data) if datatype == "BF16" else data
+    if datatype != "BF16":
+        return data
+    rounded = _to_bf16(data)
+    if bool(np.any(((rounded & 0x7FFF) == _BF16_INFINITY) & ~np.isinf(wide))):
+        raise too_large
+    return rounded
 
 
 def _to_bf16(data: Array) -> Array:

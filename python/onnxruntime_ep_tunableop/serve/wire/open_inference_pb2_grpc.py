@@ -52,6 +52,11 @@ class GRPCInferenceServiceStub:
             request_serializer=messages.ModelConfigRequest.SerializeToString,
             response_deserializer=messages.ModelConfigResponse.FromString,
         )
+        self.ModelStatistics = channel.unary_unary(
+            "/inference.GRPCInferenceService/ModelStatistics",
+            request_serializer=messages.ModelStatisticsRequest.SerializeToString,
+            response_deserializer=messages.ModelStatisticsResponse.FromString,
+        )
         self.RepositoryIndex = channel.unary_unary(
             "/inference.GRPCInferenceService/RepositoryIndex",
             request_serializer=messages.RepositoryIndexRequest.SerializeToString,
@@ -103,6 +108,10 @@ class GRPCInferenceServiceServicer:
     async def ModelConfig(self, request, context):
         """ModelConfigRequest to ModelConfigResponse."""
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, "ModelConfig is not offered here")
+
+    async def ModelStatistics(self, request, context):
+        """ModelStatisticsRequest to ModelStatisticsResponse."""
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "ModelStatistics is not offered here")
 
     async def RepositoryIndex(self, request, context):
         """RepositoryIndexRequest to RepositoryIndexResponse."""
@@ -159,6 +168,11 @@ def add_GRPCInferenceServiceServicer_to_server(servicer, server):
             servicer.ModelConfig,
             request_deserializer=messages.ModelConfigRequest.FromString,
             response_serializer=messages.ModelConfigResponse.SerializeToString,
+        ),
+        "ModelStatistics": grpc.unary_unary_rpc_method_handler(
+            servicer.ModelStatistics,
+            request_deserializer=messages.ModelStatisticsRequest.FromString,
+            response_serializer=messages.ModelStatisticsResponse.SerializeToString,
         ),
         "RepositoryIndex": grpc.unary_unary_rpc_method_handler(
             servicer.RepositoryIndex,
