@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import http.client
 import json
@@ -202,3 +203,29 @@ def test_without_the_extra_it_says_what_is_missing(model: Path) -> None:
     )
     assert done.returncode == 2
     assert "onnxruntime-ep-tunableop[serve]" in done.stderr
+
+
+@pytest.mark.parametrize(("stuck", "code", "left"), [(True, 0, 1), (True, 1, 1), (False, 0, None)])
+def test_threads_that_are_still_in_onnxruntime_are_left(
+    monkeypatch: pytest.MonkeyPatch, stuck: bool, code: int, left: int | None
+) -> None:
+    """An ordinary exit would end in a crash."""
+    from onnxruntime_ep_tunableop.cli import serve as command
+    from onnxruntime_ep_tunableop.serve import engine, server
+
+    class Stuck:
+        def __init__(self) -> None:
+            self.stuck = stuck
+
+    async def start(settings: object) -> Stuck:
+        return Stuck()
+
+    async def served(*_: object) -> int:
+        return code
+
+    exits: list[int] = []
+    monkeypatch.setattr(engine.Engine, "start", start)
+    monkeypatch.setattr(server, "serve", served)
+    monkeypatch.setattr(command.os, "_exit", exits.append)
+    assert asyncio.run(command._serve(None, None, None)) == code  # type: ignore[arg-type]
+    assert exits == ([] if left is None else [left])

@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -235,10 +235,11 @@ def _server_settings(given: argparse.Namespace) -> ServerSettings:
     try:
         model_settings("defaults", Path(), defaults)  # a wrong value is said at once
         settings = ServerSettings(
-            models=[_model(entry, defaults, warm) for entry in given.models],
+            models=[_model(entry, defaults) for entry in given.models],
             repository=given.repository,
             defaults=defaults,
             save_every=given.save_every,
+            warm=() if warm is None else warm,
             warm_from_cache=given.warm_from == "cache",
         )
     except SettingsError as error:
@@ -262,22 +263,15 @@ def _model_defaults(given: argparse.Namespace) -> dict[str, Any]:
     return defaults
 
 
-def _model(entry: str, defaults: Mapping[str, Any], warm: Any) -> ModelSettings:
+def _model(entry: str, defaults: Mapping[str, Any]) -> ModelSettings:
     from ..serve.settings import model_settings
-    from ..serve.warm import shapes_of
 
     name, equals, path = entry.partition("=")
     if not equals or not name or not path:
         raise UsageError(f"expected NAME=PATH, found '{entry}'")
     if not Path(path).exists():
         raise UsageError(f"{name}: expected a file or folder, found none at '{path}'")
-    layer: dict[str, Sequence[Any]] = {}
-    if warm is not None:
-        try:
-            layer["warm"] = shapes_of(warm, name)
-        except ValueError as error:
-            raise UsageError(f"--warm: {error}") from error
-    return model_settings(name, Path(path), defaults, layer)
+    return model_settings(name, Path(path), defaults)
 
 
 def _read_json(option: str, path: Path) -> Any:
@@ -321,7 +315,18 @@ async def _serve(settings: ServerSettings, front: FrontSettings, stream: TextIO 
     except SettingsError as error:
         raise UsageError(str(error)) from error
     log = None if stream is None else AccessLog(stream)
-    return await serve(engine, front, lambda line: print(line, flush=True), log)
+    code = await serve(engine, front, lambda line: print(line, flush=True), log)
+    if engine.stuck:
+        _leave_at_once(code)
+    return code
+
+
+def _leave_at_once(code: int) -> None:
+    """Without the exits of threads that are still inside of ONNX Runtime, which would end in a crash."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code or 1)
 
 
 COMMAND = Command(
