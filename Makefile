@@ -29,7 +29,7 @@ $(VENV)/.installed: $(SOURCES)
 
 # What only test, lint and format need.
 $(VENV)/.tools: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet "onnxruntime-ep-tunableop[test,lint]" --find-links dist
+	$(BIN)/python -m pip install --quiet "onnxruntime-ep-tunableop[test,lint,serve]" --find-links dist
 	touch $@
 
 demo: $(VENV)/.installed
