@@ -31,7 +31,7 @@ def test_the_demo_installs_neither_linters_nor_test_packages(tmp_path: Path) -> 
 def test_everything_else_installs_them_and_builds_one_wheel(goal: str, tmp_path: Path) -> None:
     steps = plan(goal, venv=tmp_path / "new")
     assert steps.count("pip wheel") == 1
-    assert steps.index("[openblas,models]") < steps.index("[test,lint]")
+    assert steps.index("[openblas,models]") < steps.index("[test,lint,serve]")
 
 
 def test_flags_for_the_wheel_reach_pip(tmp_path: Path) -> None:
@@ -52,4 +52,4 @@ def test_a_wheel_from_a_checkout_brings_what_tests_need(tmp_path: Path) -> None:
 
 def test_sanitizers_need_no_more_than_a_fresh_clone_has(tmp_path: Path) -> None:
     steps = plan("sanitize", venv=tmp_path / "new")
-    assert steps.index("[test,lint]") < steps.index("tools/sanitize/run.py")
+    assert steps.index("[test,lint,serve]") < steps.index("tools/sanitize/run.py")
