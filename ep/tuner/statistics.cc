@@ -108,8 +108,9 @@ bool IsStillAhead(std::span<const double> challenger, std::span<const double> in
 bool WinsEveryTurn(std::span<const double> challenger, std::span<const double> incumbent,
                    double min_gain) {
   if (challenger.empty() || incumbent.empty()) return false;
-  return *std::max_element(challenger.begin(), challenger.end()) <=
-         (1.0 - min_gain) * *std::min_element(incumbent.begin(), incumbent.end());
+  const double slowest = *std::max_element(challenger.begin(), challenger.end());
+  return slowest > 0.0 &&
+         slowest <= (1.0 - min_gain) * *std::min_element(incumbent.begin(), incumbent.end());
 }
 
 }  // namespace tunableop

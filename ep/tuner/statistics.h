@@ -20,7 +20,8 @@ bool IsStillAhead(std::span<const double> challenger, std::span<const double> in
 // What takes turns that are far apart has few figures: true when the slowest of `challenger` is
 // still faster than the fastest of `incumbent`, by the share `min_gain`. Of two that are equal a
 // given one wins three turns against three once in twenty times (of six figures, its three are the
-// least: 1 / 20), two against two once in six; false when either has no figure.
+// least: 1 / 20), two against two once in six; false when either has no figure, and when those of
+// `challenger` are all 0: less than what was taken off them for the call.
 bool WinsEveryTurn(std::span<const double> challenger, std::span<const double> incumbent,
                    double min_gain);
 

@@ -62,6 +62,7 @@ def test_few_turns_are_won_by_the_slowest_of_them() -> None:
     assert not native.wins_every_turn([0.9, 0.98], [1.0, 1.1], 0.03)
     assert not native.wins_every_turn([], [1.0], 0.03)
     assert not native.wins_every_turn([1.0], [], 0.03)
+    assert not native.wins_every_turn([0.0, 0.0], [1.0, 1.0], 0.03)  # lost in the cost of a call
 
 
 @pytest.mark.parametrize("noise", [0.05, 0.3, 1.0])
