@@ -189,6 +189,8 @@ def started(tmp_path: Path, how: str) -> tuple[subprocess.Popen[str], int]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Where the tests run in the background of a shell it is ignored, and they inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert parent.stdout is not None
     return parent, int(parent.stdout.readline())

@@ -539,3 +539,9 @@ def test_the_page_names_every_question() -> None:
     for file in (ROOT / "python" / "onnxruntime_ep_tunableop" / "doctor").glob("*.py"):
         asked |= set(re.findall(r'@asks\("([a-z]+\.[a-z_]+)"', file.read_text(encoding="utf-8")))
     assert told == asked
+
+
+def test_a_token_is_not_shown() -> None:
+    found = environment.names({"TUNABLEOP_SERVE_TOKEN": "s3cret"})
+    assert "s3cret" not in str(found)
+    assert "TUNABLEOP_SERVE_TOKEN=(not shown)" in str(found)

@@ -30,6 +30,7 @@ KNOWN = {
     "TUNABLEOP_NVML_LIBRARY": "the file of NVML",
     "TUNABLEOP_SENSORS_ROOT": "for tests: where /sys and /proc are looked for",
     "TUNABLEOP_MODEL_CACHE": "where downloaded models are kept",
+    "TUNABLEOP_SERVE_TOKEN": "what clients of tunableop serve must send",
     # of the project's own tests
     "TUNABLEOP_TESTS_DIR": "for tests",
     "TUNABLEOP_TEST_DEVICE": "for tests",
@@ -40,6 +41,7 @@ KNOWN = {
 #: Those that the native side reads when a session is made, and judges.
 JUDGED = tuple(list(KNOWN)[:6])
 _FOLDERS = ("TUNABLEOP_CUDA_PATH", "TUNABLEOP_ROCM_PATH")
+_SECRET = ("TUNABLEOP_SERVE_TOKEN",)  # reports are pasted into issues
 _MADE = ("TUNABLEOP_MODEL_CACHE",)  # a folder that is made when it is missing
 _FILES = ("TUNABLEOP_OPENBLAS_LIBRARY", "TUNABLEOP_NVML_LIBRARY", "TUNABLEOP_CANDIDATE_LIBRARIES")
 
@@ -105,7 +107,8 @@ def names(environ: Mapping[str, str] = os.environ) -> Finding:
     ]
     unseen = [key for key in _set(environ) if key in KNOWN and not _seen(key, environ[key])]
     evidence += [f"{key} is set in Python only: the native side does not see it" for key in unseen]
-    evidence += [f"{key}={environ[key]} ({KNOWN[key]})" for key in _set(environ) if key in KNOWN]
+    shown = {key: "(not shown)" if key in _SECRET else environ[key] for key in _set(environ)}
+    evidence += [f"{key}={value} ({KNOWN[key]})" for key, value in shown.items() if key in KNOWN]
     if not evidence:
         evidence = ["none is set"]
     if not unknown and not unseen:
