@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from ..tuning import Progress, TuneProgress
 
@@ -31,24 +32,32 @@ def steps(quiet: bool) -> Iterator[Steps]:
     if quiet or not sys.stderr.isatty():
         yield _no_steps
         return
+    made = _bar()
+    if made is None:
+        with _one_line() as step:
+            yield step
+        return
+    with made as bar:
+        task = bar.add_task("", total=None)
+        yield lambda what, done, total: bar.update(
+            task, description=what.replace("[", r"\["), completed=done, total=total
+        )
+
+
+def _bar() -> Any:
+    """A bar of rich on stderr; None where rich is not installed."""
     try:
         from rich import progress as bars
         from rich.console import Console
     except ImportError:
-        with _one_line() as step:
-            yield step
-        return
+        return None
     columns = (
         bars.TextColumn("{task.description}"),
         bars.BarColumn(),
         bars.MofNCompleteColumn(),
         bars.TimeElapsedColumn(),
     )
-    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda what, done, total: bar.update(
-            task, description=what.replace("[", r"\["), completed=done, total=total
-        )
+    return bars.Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 @contextlib.contextmanager
@@ -71,19 +80,11 @@ def shown(quiet: bool) -> Iterator[Progress]:
     if not sys.stderr.isatty():
         yield _line
         return
-    try:
-        from rich import progress as bars
-        from rich.console import Console
-    except ImportError:
+    made = _bar()
+    if made is None:
         yield _line
         return
-    columns = (
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.MofNCompleteColumn(),
-        bars.TimeElapsedColumn(),
-    )
-    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with made as bar:
         task = bar.add_task("measuring", total=None)
 
         def step(now: TuneProgress) -> None:
