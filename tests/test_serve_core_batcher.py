@@ -332,7 +332,7 @@ def test_an_error_is_one_requests_own() -> None:
 def test_a_start_that_fails_blocks_nothing() -> None:
     async def main() -> None:
         bench = Bench()
-        start, bench.batcher._start_run = bench.batcher._start_run, lambda items: 1 // 0  # type: ignore
+        start, bench.batcher._start_run = bench.batcher._start_run, lambda items: 1 // 0
         with pytest.raises(ZeroDivisionError):
             await bench.submit("a")
         bench.batcher._start_run = start
