@@ -100,9 +100,32 @@ def test_a_folder_of_models(tmp_path: Path) -> None:
     )
     assert scan(tmp_path) == {
         "a": (["10"], ""),
-        "empty": ([], f"expected VERSION/model.onnx in '{tmp_path}/empty', found none"),
+        "empty": (
+            [],
+            f"expected VERSION/model.onnx or a single .onnx file in '{tmp_path}/empty', found neither",
+        ),
         "two words": ([], "expected a name of letters, digits, '_', '.' and '-'"),
     }
+
+
+@pytest.mark.parametrize(
+    ("files", "chosen"),
+    [
+        (["model.onnx"], "model.onnx"),
+        (["model.onnx", "model.onnx.data", "other.onnx"], "model.onnx"),
+        (["encoder.onnx", "vocabulary.txt", "config.json"], "encoder.onnx"),
+        (["one.onnx", "two.onnx"], None),
+        (["model.onnx", "2/model.onnx"], "2/model.onnx"),
+        (["folder.onnx/weights"], None),
+    ],
+)
+def test_a_folder_without_versions_holds_the_model_itself(
+    tmp_path: Path, files: list[str], chosen: str | None
+) -> None:
+    folder = touch(tmp_path / "models", *files)
+    (found,) = Repository(ServerSettings(models=[ModelSettings("m", folder)])).scan().values()
+    assert list(found.versions.values()) == ([] if chosen is None else [folder / chosen])
+    assert (chosen is None) == ("found neither" in found.reason)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "models",
         metavar="NAME=PATH",
         nargs="*",
-        help="a model's name and its .onnx file, or a folder VERSION/model.onnx",
+        help="a model's name and its .onnx file, or a folder with it or with VERSION/model.onnx",
     )
     parser.add_argument("--repository", metavar="FOLDER", type=Path, help="models as Triton keeps them")
     _add_network(parser)
@@ -104,7 +104,12 @@ def _add_engine(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--queue-size", metavar="N", type=int, help="requests that may wait (default: 256)")
     group.add_argument("--instances", metavar="N", type=int, help="runs at a time (default: 1)")
-    group.add_argument("--threads", metavar="N", type=int, help="of a run; 0: ONNX Runtime decides")
+    group.add_argument(
+        "--threads",
+        metavar="N",
+        type=int,
+        help="of a run; 0: as many as there are cores, or a container may use (default: 0)",
+    )
     group.add_argument(
         "--versions", metavar="WHICH", type=_versions, help="latest, all, or 1,3 (default: latest)"
     )

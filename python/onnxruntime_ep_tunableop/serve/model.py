@@ -14,6 +14,7 @@ import onnxruntime as ort
 
 from .. import _control
 from ..session import InferenceSession
+from .cpus import thread_limit
 from .metadata import Checked, Signature
 from .protocol import Array, Kind, ModelMetadata, ProtocolError, Tensor
 from .settings import ModelSettings
@@ -61,7 +62,7 @@ class Model:
 
     def _make(self, settings: ModelSettings, path: Path, cache: Path | None) -> ort.InferenceSession:
         sess_options = ort.SessionOptions()
-        sess_options.intra_op_num_threads = settings.threads
+        sess_options.intra_op_num_threads = settings.threads or thread_limit()
         for key, value in settings.session_config.items():
             sess_options.add_session_config_entry(key, value)
         if settings.stock:

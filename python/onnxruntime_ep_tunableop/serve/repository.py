@@ -3,6 +3,8 @@
     FOLDER/NAME/VERSION/model.onnx
     FOLDER/NAME/config.json        perhaps: settings of that model
 
+A model's folder without versions may hold the model itself, as downloads from an object store leave it.
+
 Names come from listings of folders, and a wanted name is looked up among them: no request makes a path.
 """
 
@@ -80,9 +82,13 @@ def _found(settings: ModelSettings) -> Found:
         for entry in path.iterdir()
         if _VERSION.fullmatch(entry.name) and (entry / FILE).is_file()
     }
+    if not there and (alone := _without_versions(path)) is not None:
+        there = {1: alone}
     wanted = settings.versions
     if not there:
-        return Found(name, settings, {}, f"expected VERSION/{FILE} in '{path}', found none")
+        return Found(
+            name, settings, {}, f"expected VERSION/{FILE} or a single .onnx file in '{path}', found neither"
+        )
     if wanted == "latest":
         chosen = [max(there)]
     elif isinstance(wanted, str):
@@ -92,6 +98,14 @@ def _found(settings: ModelSettings) -> Found:
         if missing := [str(number) for number in chosen if number not in there]:
             return Found(name, settings, {}, f"there is no version {', '.join(missing)} in '{path}'")
     return Found(name, settings, {str(number): there[number] for number in chosen})
+
+
+def _without_versions(folder: Path) -> Path | None:
+    """The model that lies in `folder` itself: `FILE`, or the only one there is."""
+    files = [entry for entry in folder.iterdir() if entry.suffix == ".onnx" and entry.is_file()]
+    named = [entry for entry in files if entry.name == FILE]
+    chosen = named or files
+    return chosen[0] if len(chosen) == 1 else None
 
 
 def _read_config(path: Path) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ class ModelSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
     #: Entries of ONNX Runtime's session configuration.
     session_config: Mapping[str, str] = field(default_factory=dict)
-    threads: int = 0  #: intra-op threads of the session; 0: ONNX Runtime decides
+    threads: int = 0  #: intra-op threads of the session; 0: the cores that this process may use
     stock: bool = False  #: without this package's provider, to compare with
     max_batch: int = 32  #: rows that are run together at most; 1: no batches
     max_delay_ms: float = 2.0  #: a request waits for company at most so long while it could run
