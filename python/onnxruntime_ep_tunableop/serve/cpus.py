@@ -1,8 +1,9 @@
 """How many threads are worth having here: what a container is given, not what its machine has.
 
-ONNX Runtime makes a pool of as many threads as the machine has cores. Under a quota (`--cpus 2`, a pod's limit)
-they use up in a part of each period what the container may use in all of it, and then all of them stand still;
-and on cores that are not the container's it complains for each thread. Both can be read from the system.
+ONNX Runtime makes a pool of as many threads as the machine has cores. Under a quota (`--cpus 2`, or
+a pod's limit) they use up in a part of each period what the container may use in all of it, and all
+stand still for the rest. On cores that are not the container's it complains for each thread. Both
+can be read from the system.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ _ROOT = Path("/")
 def thread_limit(root: Path = _ROOT, allowed: set[int] | None = None) -> int:
     """Threads of a pool that this process can keep busy; 0: the whole machine's, and nothing is to be said.
 
-    A quota that is no whole number is rounded down, to 1 at least: threads of a pool also wait busily, and one
-    more would use up what the others need.
+    A quota that is no whole number is rounded down, to 1 at least: threads of a pool also wait busily, and
+    one more would use up what the others need.
 
     Args:
         root: where `proc` and `sys` are.
