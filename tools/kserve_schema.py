@@ -40,8 +40,9 @@ def main(wheel: Path) -> int:
     definitions: dict[str, Any] = {}
     for name in KINDS.values():
         _define(name, models, definitions)
+    source = f"kserve {version} of PyPI, Apache-2.0, The KServe Authors"
     schema = {
-        "$comment": f"By tools/kserve_schema.py from PyPI's kserve {version}: Apache-2.0, The KServe Authors.",
+        "$comment": f"Made by tools/kserve_schema.py from {source}.",
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "/kserve.json",
         "kinds": {kind: {"$ref": f"#/$defs/{name}"} for kind, name in KINDS.items()},
