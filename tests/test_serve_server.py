@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import http.client
 import io
@@ -25,6 +26,8 @@ from support.waiting import until
 
 grpc = pytest.importorskip("grpc", reason="the extra 'serve' is not installed")
 service_pb2 = pytest.importorskip("tritonclient.grpc", reason="the extra 'test' is not installed").service_pb2
+from onnxruntime_ep_tunableop.serve.front import FrontSettings  # noqa: E402
+from onnxruntime_ep_tunableop.serve.server import _listen  # noqa: E402
 from onnxruntime_ep_tunableop.serve.wire import health_pb2, health_pb2_grpc  # noqa: E402
 from onnxruntime_ep_tunableop.serve.wire import open_inference_pb2 as messages  # noqa: E402
 from onnxruntime_ep_tunableop.serve.wire.open_inference_pb2_grpc import GRPCInferenceServiceStub  # noqa: E402
@@ -72,6 +75,24 @@ def waiting_call(server: Server, channel: Any, seconds: float) -> Any:
     request = messages.ModelInferRequest(model_name="echo")
     request.inputs.add(name="wait", datatype="FP32", shape=[1]).contents.fp32_contents.append(seconds)
     return GRPCInferenceServiceStub(channel).ModelInfer.future(request)
+
+
+def test_no_answer_waits_for_the_one_before_to_be_confirmed() -> None:
+    async def accepted() -> int:
+        loop = asyncio.get_running_loop()
+        told: asyncio.Future[int] = loop.create_future()
+
+        class Telling(asyncio.Protocol):
+            def connection_made(self, transport: Any) -> None:
+                connection = transport.get_extra_info("socket")
+                told.set_result(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+        with _listen(FrontSettings(http_port=0)) as listening:
+            async with await loop.create_server(Telling, sock=listening):
+                with socket.create_connection(listening.getsockname()):
+                    return await told
+
+    assert asyncio.run(accepted()) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -140,7 +140,9 @@ class _FrontEnds:
 
 def _listen(settings: FrontSettings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # Connections inherit the protocol, and by it asyncio switches TCP_NODELAY on for them. Without, the body
+    # of an answer, which uvicorn writes after its head, waits 40 ms until the client confirms the head.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     # Connections inherit them: one whose other end is gone, or does not read, is not kept for ever.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
