@@ -120,6 +120,9 @@ def main() -> int:
     parser.add_argument("--token")
     parser.add_argument("--max-requests", type=int, default=1024)
     parser.add_argument("--body-seconds", type=float, default=60.0)
+    parser.add_argument("--answer-seconds", type=float, default=120.0)
+    parser.add_argument("--idle-seconds", type=float, default=300.0)
+    parser.add_argument("--max-connections", type=int)
     parser.add_argument("--tls", nargs=2, type=Path, metavar=("CERTIFICATE", "KEY"))
     parser.add_argument("--access-log", type=Path)
     parser.add_argument("--no-control", action="store_true")
@@ -134,6 +137,9 @@ def main() -> int:
         token=given.token,
         max_requests=given.max_requests,
         body_timeout=given.body_seconds,
+        answer_timeout=given.answer_seconds,
+        idle_timeout=given.idle_seconds,
+        max_connections=given.max_connections,
         tls=None if given.tls is None else Tls(*given.tls),
         control=not given.no_control,
     )

@@ -88,6 +88,26 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         "--body-seconds", metavar="S", type=_positive, default=60.0, help="for a body to arrive (default: 60)"
     )
     group.add_argument(
+        "--answer-seconds",
+        metavar="S",
+        type=_positive,
+        default=120.0,
+        help="for a client to take the next part of its answer (default: 120)",
+    )
+    group.add_argument(
+        "--idle-seconds",
+        metavar="S",
+        type=_positive,
+        default=300.0,
+        help="for the next request on a connection (default: 300)",
+    )
+    group.add_argument(
+        "--max-connections",
+        metavar="N",
+        type=_count,
+        help="of REST, and of gRPC (default: what the limit of open files allows)",
+    )
+    group.add_argument(
         "--grace-seconds",
         metavar="S",
         type=_positive,
@@ -204,6 +224,9 @@ def _front_settings(given: argparse.Namespace) -> FrontSettings:
         max_body=int(given.max_body_mib * _MEBIBYTE),
         max_requests=given.max_requests,
         body_timeout=given.body_seconds,
+        answer_timeout=given.answer_seconds,
+        idle_timeout=given.idle_seconds,
+        max_connections=given.max_connections,
         grace=given.grace_seconds,
         control=not given.no_control,
         token=_token(given.token_file),

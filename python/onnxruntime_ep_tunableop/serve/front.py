@@ -25,6 +25,9 @@ EXTENSIONS = ("binary_tensor_data", "model_repository", "model_configuration", "
 #: Of messages to clients: what they sent may be in them.
 MAX_MESSAGE = 2000
 
+#: Seconds that a connection, or a stream, without a request is kept at the end: one may be on its way.
+ON_ITS_WAY = 0.5
+
 #: Bodies above this are read and written in threads: on the event loop they would keep others waiting.
 INLINE_BYTES = 256 * 1024
 
@@ -39,6 +42,9 @@ class FrontSettings:
     max_body: int = 64 * MEBIBYTE  #: of a request, after it is unpacked
     max_requests: int = 1024  #: inference requests at a time, those whose body still comes among them
     body_timeout: float = 60.0  #: for a request's head, and for its body, to arrive
+    answer_timeout: float = 120.0  #: for a client to take the next part of its answer
+    idle_timeout: float = 300.0  #: for the next request on a connection, or on a stream of gRPC
+    max_connections: int | None = None  #: of REST, and of gRPC; None: what the limit of open files allows
     grace: float = 30.0  #: for what was accepted, after the first TERM or INT
     control: bool = True  #: clients may load and unload models
     token: str | None = None  #: what clients must show; None: nothing
@@ -51,11 +57,24 @@ class Front:
 
     engine: Serving
     settings: FrontSettings
-    draining: bool = False  #: going down: not ready, whatever the engine says
     in_flight: int = 0  #: inference requests that both front ends are at
     observers: list[Callable[[Record], None]] = field(default_factory=list)
-    _places: int = 0
+    places: int = 0  #: taken, of `max_requests`
+    _drain_until: float | None = None
+    _listening: set[Listening] = field(default_factory=set)
     _end: asyncio.Future[None] | None = None
+
+    @property
+    def draining(self) -> bool:
+        """Going down: not ready, whatever the engine says."""
+        return self._drain_until is not None
+
+    def drain(self) -> None:
+        """Goes down: what clients have on their way now may still come, and then nobody is listened to."""
+        if self._drain_until is None:
+            self._drain_until = time.monotonic() + ON_ITS_WAY
+            for one in tuple(self._listening):
+                one.shorten(ON_ITS_WAY)
 
     def record(self, record: Record) -> None:
         """A request has ended."""
@@ -75,15 +94,24 @@ class Front:
 
     @contextlib.contextmanager
     def place(self) -> Iterator[None]:
-        """Held by an inference request from before its body is read: bodies are what takes memory."""
+        """Held by an inference request from before its body is read until its answer is taken: bodies and
+        answers are what takes memory.
+        """
         limit = self.settings.max_requests
-        if self._places >= limit:
+        if self.places >= limit:
             raise ProtocolError(Kind.BUSY, f"this server takes {limit} requests at a time, and has them")
-        self._places += 1
+        self.places += 1
         try:
             yield
         finally:
-            self._places -= 1
+            self.places -= 1
+
+    def listening(self, seconds: float, late: str) -> Listening:
+        """For a task that waits for its client: DEADLINE with the words `late` after `seconds`, UNAVAILABLE
+        soon after the server begins to go down.
+        """
+        left = None if self._drain_until is None else self._drain_until - time.monotonic()
+        return Listening(seconds, ProtocolError(Kind.DEADLINE, late), self._listening, left)
 
     async def infer(self, request: InferRequest, gone: Awaitable[None] | None = None) -> InferResponse:
         """The engine's answer, unless the deadline passes, or `gone` says that nobody waits any more."""
@@ -130,6 +158,61 @@ class Front:
 
 class ClientGoneError(Exception):
     """Nobody waits for the answer."""
+
+
+class Listening:
+    """A context in which the current task waits for its client, and is not kept waiting. Made by `Front`."""
+
+    def __init__(
+        self, seconds: float, late: ProtocolError, others: set[Listening], drain: float | None
+    ) -> None:
+        """`drain`: seconds that are left when the server is going down already."""
+        self._seconds = seconds
+        self._late = late
+        self._others = others
+        self._drain = drain
+        self._error: ProtocolError | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> None:
+        """The time begins. UNAVAILABLE when the server is down already."""
+        if self._drain is not None and self._drain <= 0.0:
+            raise _going_down()
+        loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._timer = loop.call_later(self._seconds, self._stop, self._late)
+        self._others.add(self)
+        if self._drain is not None:
+            self.shorten(self._drain)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """What stopped the task, as an error."""
+        assert self._timer is not None
+        self._timer.cancel()
+        self._others.discard(self)
+        error, self._error = self._error, None
+        if error is not None and kind is not None and issubclass(kind, asyncio.CancelledError):
+            if uncancel := getattr(self._task, "uncancel", None):  # Python 3.11
+                uncancel()
+            raise error from None
+
+    def shorten(self, seconds: float) -> None:
+        """The server goes down."""
+        assert self._timer is not None
+        loop = asyncio.get_running_loop()
+        if self._timer.when() > loop.time() + seconds:
+            self._timer.cancel()
+            self._timer = loop.call_later(seconds, self._stop, _going_down())
+
+    def _stop(self, error: ProtocolError) -> None:
+        assert self._task is not None
+        self._error = error
+        self._task.cancel()
+
+
+def _going_down() -> ProtocolError:
+    return ProtocolError(Kind.UNAVAILABLE, "the server is going down")
 
 
 async def _ended(task: asyncio.Future[Any]) -> None:

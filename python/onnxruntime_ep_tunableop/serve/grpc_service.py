@@ -8,6 +8,7 @@ gets an answer in words.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import time
@@ -17,6 +18,7 @@ from typing import Any
 import grpc
 
 from .. import _core
+from .files import connection_limit
 from .front import EXTENSIONS, SERVER_NAME, Front, in_thread_if_large, message_of
 from .grpc_codec import decode_request, encode_metadata, encode_response, wants_raw
 from .model_config import model_config
@@ -43,6 +45,12 @@ STATUS: dict[Kind, grpc.StatusCode] = {
 
 #: Characters: the message travels in a header, where clients take 8 KiB in all, and some are 12 bytes.
 _MAX_MESSAGE = 600
+
+_LATE = "the request's message did not arrive in time"
+_IDLE = "the stream was without a request for too long"
+
+#: Milliseconds without a call.
+_IDLE_CONNECTION = 3_600_000
 
 #: Calls beside inference requests, health checks first of all.
 _BESIDE = 64
@@ -95,16 +103,8 @@ class Servicer:
         self, request: messages.ModelInferRequest, context: Any
     ) -> messages.ModelInferResponse:
         """One request. A cancelled call gives its place up."""
-        left = context.time_remaining()
-        deadline = None if left is None else time.monotonic() + left
         with self._front.place():
-            asked = await in_thread_if_large(request.ByteSize(), decode_request, request, deadline)
-            answer = await self._front.infer(asked)
-            size = sum(tensor.data.nbytes for tensor in answer.outputs)
-            made: messages.ModelInferResponse = await in_thread_if_large(
-                size, encode_response, answer, wants_raw(request)
-            )
-        return made
+            return await self.infer(request, context)
 
     async def ModelStreamInfer(  # noqa: N802
         self, requests: AsyncIterator[messages.ModelInferRequest], context: Any
@@ -116,12 +116,19 @@ class Servicer:
                     infer_response=await self.ModelInfer(request, context)
                 )
             except ProtocolError as error:
-                yield messages.ModelStreamInferResponse(
-                    error_message=message_of(error),
-                    infer_response=messages.ModelInferResponse(
-                        model_name=request.model_name, model_version=request.model_version, id=request.id
-                    ),
-                )
+                yield stream_error(request, error)
+
+    async def infer(self, request: messages.ModelInferRequest, context: Any) -> messages.ModelInferResponse:
+        """For who has a place."""
+        left = context.time_remaining()
+        deadline = None if left is None else time.monotonic() + left
+        asked = await in_thread_if_large(request.ByteSize(), decode_request, request, deadline)
+        answer = await self._front.infer(asked)
+        size = sum(tensor.data.nbytes for tensor in answer.outputs)
+        made: messages.ModelInferResponse = await in_thread_if_large(
+            size, encode_response, answer, wants_raw(request)
+        )
+        return made
 
     async def ModelStatistics(  # noqa: N802
         self, request: messages.ModelStatisticsRequest, _context: Any
@@ -161,6 +168,18 @@ class Servicer:
         return messages.RepositoryModelUnloadResponse()
 
 
+def stream_error(
+    request: messages.ModelInferRequest, error: ProtocolError
+) -> messages.ModelStreamInferResponse:
+    """What a stream has for a request that failed."""
+    return messages.ModelStreamInferResponse(
+        error_message=message_of(error),
+        infer_response=messages.ModelInferResponse(
+            model_name=request.model_name, model_version=request.model_version, id=request.id
+        ),
+    )
+
+
 class Health:
     """gRPC's own health service."""
 
@@ -183,10 +202,12 @@ class Router(grpc.GenericRpcHandler):  # type: ignore[misc]
     def __init__(self, front: Front) -> None:
         self._front = front
         self._methods: dict[str, tuple[Callable[..., Any], Any]] = {}
-        servicer = Servicer(front)
+        self._servicer = servicer = Servicer(front)
         for method in messages.DESCRIPTOR.services_by_name["GRPCInferenceService"].methods:
             read = getattr(messages, method.input_type.name).FromString
-            self._methods[f"/{SERVICE}/{method.name}"] = (getattr(servicer, method.name), read)
+            # Its place is taken before its message is read.
+            name = "infer" if method.name == "ModelInfer" else method.name
+            self._methods[f"/{SERVICE}/{method.name}"] = (getattr(servicer, name), read)
         check = (Health(front).Check, health_pb2.HealthCheckRequest.FromString)
         self._methods[f"/{HEALTH_SERVICE}/Check"] = check
         # So that probes need no token.
@@ -196,19 +217,37 @@ class Router(grpc.GenericRpcHandler):  # type: ignore[misc]
         """The handler of a call; bytes come in, and go out."""
         path = handler_call_details.method
         if path not in self._methods:
-            return grpc.unary_unary_rpc_method_handler(self._absent(path))
+            return grpc.stream_unary_rpc_method_handler(self._absent(path))
         method, read = self._methods[path]
         if path.endswith("/ModelStreamInfer"):
-            return grpc.stream_stream_rpc_method_handler(self._stream(path, method, read))
-        return grpc.unary_unary_rpc_method_handler(self._unary(path, method, read))
+            return grpc.stream_stream_rpc_method_handler(self._stream(path, read))
+        # A unary call is a stream of one message: so the message can be waited for, and not for ever.
+        return grpc.stream_unary_rpc_method_handler(self._unary(path, method, read))
 
     def _unary(self, path: str, method: Callable[..., Any], read: Any) -> Callable[..., Awaitable[bytes]]:
-        async def answer(raw: bytes, context: Any) -> bytes:
-            record = Record("grpc", path.rpartition("/")[2], bytes_in=len(raw), peer=context.peer())
+        infers = path.endswith("/ModelInfer")
+
+        async def answer(_raw: Any, context: Any) -> bytes:
+            record = Record("grpc", path.rpartition("/")[2], peer=context.peer())
+            task = asyncio.current_task()
+            assert task is not None
+            held = contextlib.ExitStack()
+            # The task ends when the answer is taken, or the call is over: not with this function. A client
+            # that takes nothing keeps its place until its deadline, or as long as it answers to pings: gRPC
+            # lets nobody but the client end a call whose answer is written.
+            task.add_done_callback(lambda _: held.close())
             try:
                 self._admit(path, context)
+                if infers:
+                    held.enter_context(self._front.place())
+                with self._front.listening(self._front.settings.body_timeout, _LATE):
+                    raw = await context.read()
+                if raw is grpc.aio.EOF:
+                    raise invalid("expected a message, found none")
+                record.bytes_in = len(raw)
                 request = await in_thread_if_large(len(raw), _read, read, raw)
                 _describe(record, request)
+                del raw
                 result: bytes = (await method(request, context)).SerializeToString()
                 record.done("ok", len(result))
                 return result
@@ -225,28 +264,26 @@ class Router(grpc.GenericRpcHandler):  # type: ignore[misc]
 
         return answer
 
-    def _stream(
-        self, path: str, method: Callable[..., Any], read: Any
-    ) -> Callable[..., AsyncIterator[bytes]]:
-        async def answer(raw: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+    def _stream(self, path: str, read: Any) -> Callable[..., Awaitable[None]]:
+        front = self._front
+
+        async def answer(_raw: Any, context: Any) -> None:
             record = Record("grpc", path.rpartition("/")[2], peer=context.peer())
-
-            async def requests() -> AsyncIterator[Any]:
-                async for part in raw:
-                    record.bytes_in += len(part)
-                    request = await in_thread_if_large(len(part), _read, read, part)
-                    _describe(record, request)
-                    yield request
-
             sent = 0
             try:
                 self._admit(path, context)
-                async for response in method(requests(), context):
-                    result = response.SerializeToString()
-                    sent += len(result)
-                    yield result
+                while True:
+                    with front.listening(front.settings.idle_timeout, _IDLE):
+                        raw = await context.read()
+                    if raw is grpc.aio.EOF:
+                        break
+                    record.bytes_in += len(raw)
+                    request = await in_thread_if_large(len(raw), _read, read, raw)
+                    _describe(record, request)
+                    sent += await self._answer_in_stream(request, context)
+                    del raw, request
                 record.done("ok", sent)
-            except (asyncio.CancelledError, GeneratorExit):
+            except asyncio.CancelledError:
                 record.done("cancelled", sent)
                 raise
             except Exception as error:
@@ -254,12 +291,26 @@ class Router(grpc.GenericRpcHandler):  # type: ignore[misc]
                 record.done(known.kind.value, sent, message_of(known))
                 await _abort(context, known)
             finally:
-                self._front.record(record)
+                front.record(record)
 
         return answer
 
+    async def _answer_in_stream(self, request: Any, context: Any) -> int:
+        """Bytes that were written."""
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(self._front.place())
+                answer = messages.ModelStreamInferResponse(
+                    infer_response=await self._servicer.infer(request, context)
+                )
+            except ProtocolError as error:
+                answer = stream_error(request, error)
+            raw = answer.SerializeToString()
+            await context.write(raw)
+        return len(raw)
+
     def _absent(self, path: str) -> Callable[..., Awaitable[bytes]]:
-        async def answer(_raw: bytes, context: Any) -> bytes:
+        async def answer(_raw: Any, context: Any) -> bytes:
             await context.abort(
                 grpc.StatusCode.UNIMPLEMENTED, f"{path[:200]}: this server offers no such method"
             )
@@ -309,6 +360,9 @@ def make_server(front: Front) -> tuple[Any, int]:
             ("grpc.max_receive_message_length", settings.max_body),
             ("grpc.max_send_message_length", -1),
             ("grpc.so_reuseport", 0),  # a port that is taken is an error
+            ("grpc.server_handshake_timeout_ms", _milliseconds(settings.body_timeout)),
+            ("grpc.max_connection_idle_ms", _IDLE_CONNECTION),
+            ("grpc.max_allowed_incoming_connections", connection_limit(settings)),
             ("grpc.keepalive_time_ms", 60_000),  # finds connections whose other end is gone
             ("grpc.keepalive_timeout_ms", 20_000),
             # By itself it hangs up on clients that ask more often than every five minutes.
@@ -321,6 +375,10 @@ def make_server(front: Front) -> tuple[Any, int]:
     if settings.tls is None:
         return server, server.add_insecure_port(address)
     return server, server.add_secure_port(address, _credentials(settings.tls))
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, min(int(seconds * 1e3), 2**31 - 1))
 
 
 def _credentials(tls: Any) -> Any:

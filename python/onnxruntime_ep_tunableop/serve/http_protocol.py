@@ -8,32 +8,64 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from .front import ON_ITS_WAY
+
 #: Bytes of a request's line and headers. nginx takes 32 KiB.
 MAX_HEAD = 64 * 1024
 
-#: Seconds that a connection without a request is kept at the end: one may be on its way.
-_ON_ITS_WAY = 0.5
 
-
-def bounded(seconds: float) -> type[HttpToolsProtocol]:
+def bounded(seconds: float, unread: float, most: int) -> type[HttpToolsProtocol]:
     """A protocol that closes connections whose request's head is too large, or not there within `seconds`.
+
+    And those whose client takes no more of an answer for the time `unread`. Of more than `most` connections,
+    the one that is longest without a request makes room; where there is none, the new one hears 503.
 
     uvicorn itself waits for ever, and collects for ever.
     """
+    # Connections, the one that is longest without a request first.
+    idle: dict[Bounded, None] = {}
 
     class Bounded(HttpToolsProtocol):
         _head = 0  # bytes of the head that comes now
         _in_head = True
         _last = False  # the connection ends with its next answer
         _timer: asyncio.TimerHandle | None = None
+        _unread: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self._start()
+            if len(self.connections) > most:
+                if not idle:
+                    self._refuse()
+                    return
+                longest = next(iter(idle))
+                del idle[longest]
+                self.connections.discard(longest)  # now: many may come before it is closed
+                longest._close()
+            idle[self] = None
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop()
+            self.resume_writing()
+            idle.pop(self, None)
             super().connection_lost(exc)
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            if self._unread is None:
+                self._unread = self.loop.call_later(unread, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            if self._unread is not None:
+                self._unread.cancel()
+                self._unread = None
+            super().resume_writing()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self._idle() and not self.transport.is_closing():
+                idle[self] = None
 
         def data_received(self, data: bytes) -> None:
             if self._in_head:
@@ -50,14 +82,22 @@ def bounded(seconds: float) -> type[HttpToolsProtocol]:
 
         def on_headers_complete(self) -> None:
             self._stop()
+            idle.pop(self, None)
             super().on_headers_complete()
             if self._last and self.cycle is not None:
                 self.cycle.keep_alive = False
 
         def send_400_response(self, msg: str) -> None:
-            body = json.dumps({"error": msg}).encode()
+            self._hang_up("400 Bad Request", msg)
+
+        def _refuse(self) -> None:
+            found = f"this server takes {most} connections at a time, and has them"
+            self._hang_up("503 Service Unavailable", found, "retry-after: 1\r\n")
+
+        def _hang_up(self, status: str, message: str, more: str = "") -> None:
+            body = json.dumps({"error": message}).encode()
             head = (
-                "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
+                f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\n{more}"
                 f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
             )
             self.transport.write(head.encode() + body)
@@ -66,7 +106,7 @@ def bounded(seconds: float) -> type[HttpToolsProtocol]:
         def shutdown(self) -> None:
             self._last = True
             if self._idle():
-                self.loop.call_later(_ON_ITS_WAY, self._close_if_idle)
+                self.loop.call_later(ON_ITS_WAY, self._close_if_idle)
             else:
                 super().shutdown()
 

@@ -46,6 +46,12 @@ class Metrics:
             "tunableop_in_flight", "Inference requests that wait for an answer", registry=self.registry
         )
         in_flight.set_function(lambda: float(front.in_flight))
+        places = Gauge(
+            "tunableop_places",
+            "Inference requests from before their body to the end of their answer, of --max-requests",
+            registry=self.registry,
+        )
+        places.set_function(lambda: float(front.places))
         ready = Gauge("tunableop_ready", "1 when requests are welcome", registry=self.registry)
         ready.set_function(lambda: float(front.ready()))
         if isinstance(front.engine, Counting):

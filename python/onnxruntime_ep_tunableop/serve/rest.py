@@ -19,7 +19,7 @@ from .front import EXTENSIONS, SERVER_NAME, ClientGoneError, Front, in_thread_if
 from .model_config import model_config
 from .protocol import InferRequest, InferResponse, Kind, ModelMetadata, ProtocolError, TensorMetadata
 from .rest_codec import decode_request, encode_response, read_json
-from .rest_records import BODY_READ, MESSAGE, OPERATION, OUTCOME, REQUEST_ID, Recorded
+from .rest_records import BODY_READ, HELD, MESSAGE, OPERATION, OUTCOME, REQUEST_ID, Recorded
 from .security import check_token
 from .statistics import model_statistics
 from .tensor_codec import invalid, short
@@ -198,15 +198,13 @@ class Rest:
         _check_content_type(request.headers.get("content-type"))
         length = _header_length(request.headers.get(HEADER_LENGTH))
         name, version = _model_of(request)
-        with self._front.place():
-            body = await self._body(request)
-            asked: InferRequest = await in_thread_if_large(
-                len(body), decode_request, name, version, body, length
-            )
-            request.scope[REQUEST_ID] = asked.id
-            answer = await self._front.infer(asked, _disconnect(request))
-            size = sum(tensor.data.nbytes for tensor in answer.outputs)
-            made: Response = await in_thread_if_large(size, _answer, asked, answer)
+        request.scope[HELD].enter_context(self._front.place())
+        body = await self._body(request)
+        asked: InferRequest = await in_thread_if_large(len(body), decode_request, name, version, body, length)
+        request.scope[REQUEST_ID] = asked.id
+        answer = await self._front.infer(asked, _disconnect(request))
+        size = sum(tensor.data.nbytes for tensor in answer.outputs)
+        made: Response = await in_thread_if_large(size, _answer, asked, answer)
         return made
 
     async def _body(self, request: Request) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,11 @@ MESSAGE = "tunableop.message"
 REQUEST_ID = "tunableop.id"
 #: True when the whole body was read.
 BODY_READ = "tunableop.body"
+#: An ExitStack: what is held until the answer is taken.
+HELD = "tunableop.held"
+
+#: Bytes of an answer that are written at a time. The next part waits until the client has taken most of this.
+_PART = 256 * 1024
 
 
 class Recorded:
@@ -42,12 +48,22 @@ class Recorded:
 
         async def counting_send(message: Any) -> None:
             nonlocal sent
-            sent += len(message.get("body", b""))
-            await send(message)
+            body = message.get("body", b"")
+            sent += len(body)
+            if len(body) <= _PART:
+                await send(message)
+                return
+            rest = memoryview(body)
+            while rest:
+                await send({**message, "body": rest[:_PART], "more_body": True})
+                rest = rest[_PART:]
+            # Comes back when nearly all is taken.
+            await send({**message, "body": b""})
 
         outcome = "cancelled"
         try:
-            await self._application(scope, counting_receive, counting_send)
+            with contextlib.ExitStack() as scope[HELD]:
+                await self._application(scope, counting_receive, counting_send)
             outcome = scope.get(OUTCOME, "not found")
         except asyncio.CancelledError:
             raise

@@ -15,6 +15,7 @@ from typing import Any
 import uvicorn
 
 from .access_log import AccessLog
+from .files import connection_limit
 from .front import Front, FrontSettings
 from .grpc_service import make_server
 from .http_protocol import bounded
@@ -30,12 +31,8 @@ _ENGINE_SHARE = 0.25
 _ERRORS_SHARE = 0.05
 
 
-#: An answer that the client's machine takes nothing of for so long is given up.
-_UNREAD_MILLISECONDS = 120_000
-
-
-#: Longer than clients keep idle connections: one that is closed while it is used is an error to them.
-_IDLE_SECONDS = 75
+#: Seconds, and how often: the system's own are hours.
+_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}
 
 
 class _Uvicorn(uvicorn.Server):
@@ -68,11 +65,11 @@ async def serve(
         say(json.dumps({"host": settings.host, **ports, "pid": os.getpid()}))
         await ends.until(asked)
         end = time.monotonic() + settings.grace
-        front.draining = True
+        front.drain()
         await ends.stop(settings.grace - min(_FOR_ENGINE, _ENGINE_SHARE * settings.grace))
         cut_off = ends.cut_off
     finally:
-        front.draining = True
+        front.drain()
         await engine.shut_down(max(end - time.monotonic(), 0.0))
     return 1 if cut_off else 0
 
@@ -146,8 +143,12 @@ def _listen(settings: FrontSettings) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     # Connections inherit them: one whose other end is gone, or does not read, is not kept for ever.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):
+            listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MILLISECONDS)
+        unread = min(int(settings.answer_timeout * 1e3), 2**31 - 1)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unread)
     listening.bind((settings.host, settings.http_port))
     listening.listen(2048)
     listening.setblocking(False)
@@ -163,8 +164,10 @@ def _web(front: Front, metrics: Metrics) -> _Uvicorn:
         lifespan="off",
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=_IDLE_SECONDS,
-        http=bounded(front.settings.body_timeout),
+        timeout_keep_alive=front.settings.idle_timeout,  # type: ignore[arg-type]  # any number will do
+        http=bounded(
+            front.settings.body_timeout, front.settings.answer_timeout, connection_limit(front.settings)
+        ),
         ws="none",
     )
     if tls is not None:
