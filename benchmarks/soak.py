@@ -24,7 +24,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import onnxruntime as ort
@@ -37,8 +37,32 @@ from benchmarks.small_models import Perceptron, perceptron
 SIZES = (64, 128, 32)
 CHECK_EVERY = 10
 TOLERANCE = 1e-5  # relative to the largest value: some 5000 terms of fp32 in each sum
+WARM_UP = 1 / 3  # of the time
 MODES = ("background", "online", "cached", "off")
 MEGABYTE = 1 << 20
+
+
+class State(Protocol):
+    """What a verdict is made of."""
+
+    @property
+    def seconds(self) -> float:
+        """Since the beginning."""
+
+    @property
+    def rss_mb(self) -> float:
+        """Resident memory."""
+
+    @property
+    def files(self) -> int:
+        """Open ones."""
+
+    @property
+    def threads(self) -> int:
+        """Of the process."""
+
+
+_State = TypeVar("_State", bound=State)
 
 
 @dataclass(frozen=True)
@@ -90,10 +114,10 @@ class Watch:
         )
 
 
-def process_status() -> dict[str, int]:
-    """The numbers of /proc/self/status; sizes in kB."""
+def process_status(process: int | str = "self") -> dict[str, int]:
+    """The numbers of a process' /proc/.../status; sizes in kB."""
     found: dict[str, int] = {}
-    for line in Path("/proc/self/status").read_text().splitlines():
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
         name, _, text = line.partition(":")
         first = text.split()[0] if text.split() else ""
         if first.isdigit():
@@ -166,13 +190,13 @@ def serve(args: argparse.Namespace) -> tuple[list[Sample], dict[str, Any]]:
     return samples, {"requests": requests, "distinct": len(seen), "checked": checked, "difference": worst}
 
 
-def after_warm_up(samples: Sequence[Sample]) -> list[Sample]:
-    """The last two thirds of the time."""
-    third = samples[-1].seconds / 3
-    return [sample for sample in samples if sample.seconds >= third]
+def after_warm_up(samples: Sequence[_State], warm_up: float = WARM_UP) -> list[_State]:
+    """All but the first part of the time."""
+    end = samples[-1].seconds * warm_up
+    return [sample for sample in samples if sample.seconds >= end]
 
 
-def thinned(samples: Sequence[Sample], most: int = 500) -> list[Sample]:
+def thinned(samples: Sequence[_State], most: int = 500) -> list[_State]:
     """Every so many of them, that no more than `most` are left: the slope looks at all pairs."""
     return list(samples[:: -(-len(samples) // most)])
 
@@ -200,9 +224,9 @@ class Verdict:
         return lines
 
 
-def judge(samples: Sequence[Sample]) -> Verdict:
+def judge(samples: Sequence[State], warm_up: float = WARM_UP) -> Verdict:
     """Raises ValueError when there are too few samples to say anything (eight after warm-up)."""
-    rest = after_warm_up(samples)
+    rest = after_warm_up(samples, warm_up)
     if len(rest) < 8:
         raise ValueError(f"{len(rest)} samples after warm-up: too few for a verdict")
     few = thinned(rest)
