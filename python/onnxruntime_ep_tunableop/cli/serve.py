@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from . import serve_ray
 from .command import Command, UsageError
 
 if TYPE_CHECKING:  # they need the extra
@@ -39,6 +40,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_network(parser)
     _add_limits(parser)
     _add_engine(parser)
+    serve_ray.add_arguments(parser)
 
 
 def _add_network(parser: argparse.ArgumentParser) -> None:
@@ -326,9 +328,15 @@ def _access_log(where: str) -> Iterator[TextIO | None]:
 
 def _run(given: argparse.Namespace) -> int:
     _need_extra()
+    if given.engine == "ray":
+        serve_ray.need_extra()
+    else:
+        serve_ray.refuse_options(given)
     logging.getLogger("tunableop").setLevel(logging.INFO)
     front, server = _front_settings(given), _server_settings(given)
     with _access_log(given.access_log) as stream:
+        if given.engine == "ray":
+            return asyncio.run(serve_ray.serve_on_ray(given, server, front, stream))
         return asyncio.run(_serve(server, front, stream))
 
 

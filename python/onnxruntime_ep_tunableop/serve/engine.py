@@ -155,6 +155,20 @@ class Engine:
         }
         return {key: stats for key, stats in every.items() if stats is not None}
 
+    def caches(self) -> Mapping[str, Path]:
+        """By name, of models in service: the file of what they learned."""
+        return {
+            service.model.name: service.model.cache
+            for service in self._services()
+            if service.model.cache is not None
+        }
+
+    async def exchange(self, name: str | None = None) -> None:
+        """Saves what a model (None: each) learned, and takes what others saved to the same file."""
+        for service in self._services():
+            if name in (None, service.model.name):
+                await self._threads.submit(service.exchange)
+
     async def load(self, name: str) -> None:
         """See Serving."""
         self._refuse_when_closing()
@@ -326,8 +340,7 @@ class Engine:
     async def _save_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(self._settings.save_every)
-            for service in self._services():
-                await self._threads.submit(service.exchange)
+            await self.exchange()
 
     def _go(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

@@ -67,10 +67,10 @@ class Exchange:
         fingerprints = [section.get("fingerprint") for section in own["machines"]]
         theirs = json.loads(path.read_text(encoding="utf-8"))
         here = [section for section in theirs["machines"] if section.get("fingerprint") in fingerprints]
-        return set(_lines(here)) - set(_lines(own["machines"]))
+        return set(lines(here)) - set(lines(own["machines"]))
 
 
-def _lines(sections: list[Mapping[str, Any]]) -> Iterator[str]:
+def lines(sections: list[Mapping[str, Any]]) -> Iterator[str]:
     """Each result as text. How often it was used is no news."""
     for section in sections:
         for part in _PARTS:
