@@ -91,8 +91,17 @@ def test_a_pointer_is_bound_again(session, monkeypatch):
     assert calls == ["A", "B", "A"]
 
 
-def test_without_such_a_provider_it_is_onnxruntimes_own(session):
+def test_without_such_a_provider_it_is_onnxruntimes_own(session, monkeypatch):
+    monkeypatch.setattr(ort, "get_available_providers", lambda: ["CPUExecutionProvider"])
     assert type(session.io_binding()) is ort.IOBinding
     assert _devices.has_stock(["TunableOpExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"])
     assert not _devices.has_stock(session.get_providers())
     assert issubclass(_binding.FreshBinding, ort.IOBinding)
+
+
+def test_a_session_without_it_stays_fresh_where_onnxruntime_has_it(session, monkeypatch):
+    """The memory that `OrtValue` allocates is that provider's, also for a session on ours alone."""
+    monkeypatch.setattr(
+        ort, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    )
+    assert isinstance(session.io_binding(), _binding.FreshBinding)

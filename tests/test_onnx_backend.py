@@ -75,6 +75,11 @@ def stock_supports(model: Any) -> bool:
     return True
 
 
+def no_kernel(operator: str) -> str:
+    """What ONNX Runtime says of a node that no provider takes; the second, in a session on a card."""
+    return f"Could not find an implementation for {operator}|Provider type for {operator} node"
+
+
 @pytest.mark.parametrize("constant_b", [False, True], ids=["computed_b", "constant_b"])
 @pytest.mark.parametrize("operator", ["MatMul", "Gemm"])
 @pytest.mark.parametrize("name", OTHER_TYPES)
@@ -92,7 +97,7 @@ def test_other_types_are_left_to_the_cpu_provider_and_explained(
     else:
         model = gemm_model([3, 4], [4, 5], with_c=False, constants=constants, dtype=kind)
     if not stock_supports(model):
-        with pytest.raises(Exception, match=f"Could not find an implementation for {operator}"):
+        with pytest.raises(Exception, match=no_kernel(operator)):
             quick_session(model)
         return
     session = quick_session(model)
@@ -116,5 +121,5 @@ def test_types_without_a_stock_kernel_fail_as_they_do_without_us(operator: str) 
     model = (matmul_model if operator == "MatMul" else gemm_model)([3, 4], [4, 5], dtype=kind)
     if stock_supports(model):
         pytest.skip(f"onnxruntime {ort.__version__} has {operator} of bf16 on the CPU")
-    with pytest.raises(Exception, match=f"Could not find an implementation for {operator}"):
+    with pytest.raises(Exception, match=no_kernel(operator)):
         quick_session(model)

@@ -350,8 +350,11 @@ class InferenceSession(ort.InferenceSession):
         _devices.check_stock(device, added, self.get_providers())
 
     def io_binding(self) -> ort.IOBinding:
-        """An `ort.IOBinding`; beside ONNX Runtime's own provider for a card one whose inputs stay fresh."""
-        return FreshBinding(self) if _devices.has_stock(self.get_providers()) else super().io_binding()
+        """An `ort.IOBinding`; where onnxruntime has a provider of its own for a card, inputs on it stay fresh."""
+        # Also when that provider is not in the session: what it allocated is other memory than ours.
+        return (
+            FreshBinding(self) if _devices.has_stock(ort.get_available_providers()) else super().io_binding()
+        )
 
     def run_with_iobinding(self, iobinding: ort.IOBinding, run_options: ort.RunOptions | None = None) -> None:
         """As `ort.InferenceSession`: runs on what is bound."""
