@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parent.parent / "tools" / "sanitize" / "run.py"
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPT = ROOT / "tools" / "sanitize" / "run.py"
 OURS = "    #1 tunableop::Run() /src/ep/provider/x.cc:4 (libonnxruntime_providers_tunableop.so+0x72625)"
 ORT = "    #1 <null> <null> (onnxruntime_pybind11_state.cpython-311-x86_64-linux-gnu.so+0x151ad54)"
 NEW = "    #0 operator new(unsigned long) tsan_new_delete.cpp:64 (libtsan.so+0x87323)"
+# As AddressSanitizer writes it, which names the library only where it knows no line.
+LINE = f"    #1 0x7ffff32f1bd5 in tunableop::Run() {ROOT}/ep/provider/x.cc:4"
+LINE_ELSEWHERE = f"    #1 0x7ffff32f1bd5 in Run() {ROOT}/.venv/lib/python3.11/site-packages/ep/x.h:67"
 LOADER = "    #1 free ../include/rtld-malloc.h:50 (ld-linux-x86-64.so.2+0x11785)"
 
 
@@ -33,6 +37,14 @@ REPORTS = {
     "lock order": (f"WARNING: ThreadSanitizer: lock-order-inversion (pid=1)\n{ORT}\n{OURS}\n", 1),
     "overflow": (f"==7==ERROR: AddressSanitizer: heap-buffer-overflow\nREAD of size 4\n{NEW}\n{OURS}\n", 1),
     "overflow elsewhere": (f"==7==ERROR: AddressSanitizer: heap-buffer-overflow\n{ORT}\n", 0),
+    "overflow, at a line": (
+        f"==7==ERROR: AddressSanitizer: heap-buffer-overflow\nREAD of size 4\n{LINE}\n",
+        1,
+    ),
+    "overflow elsewhere, at a line": (
+        f"==7==ERROR: AddressSanitizer: heap-buffer-overflow\n{LINE_ELSEWHERE}\n",
+        0,
+    ),
     "undefined": (f"/src/ep/gemm/x.cc:3:7: runtime error: signed integer overflow\n{OURS}\n", 1),
     "undefined, without a stack": ("/src/ep/gemm/x.cc:3:7: runtime error: signed integer overflow\n", 1),
     "undefined elsewhere": (f"/src/include/numpy/x.h:3:7: runtime error: null pointer\n{ORT}\n", 0),

@@ -11,7 +11,7 @@
 namespace tunableop {
 namespace {
 
-struct ProblemHash {
+struct KeyHash {
   size_t operator()(const Problem& problem) const noexcept { return Hash(problem); }
 };
 
@@ -60,7 +60,7 @@ struct Neighbours::Impl {
     std::map<int64_t, Tuned> by_m;
     std::map<std::pair<int64_t, int64_t>, Ranged> by_range;  // (low, high)
   };
-  using Groups = std::unordered_map<Problem, Group, ProblemHash>;
+  using Groups = std::unordered_map<Problem, Group, KeyHash>;
   // Where an entry stands: m, 0 for a problem; low, high for a bucket.
   using Place = std::tuple<Problem, int64_t, int64_t>;
 

@@ -28,7 +28,7 @@ namespace {
 using Backends = std::span<const std::shared_ptr<const Backend>>;
 
 constexpr size_t kMostBytes = size_t{1} << 30;
-constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // as sessions have
+constexpr size_t kTestWorkspaceBytes = size_t{32} << 20;  // as sessions have
 constexpr double kReferenceBudget = 3e7;  // multiplications; the rest is compared with the first
 constexpr double kHangMs = 5000.0;
 constexpr double kMostMs = 4000.0;  // for one problem
@@ -105,7 +105,7 @@ class CardBench final : public Bench {
     Result<DeviceStream> stream = DeviceStream::Create(device);
     if (!stream.ok()) return stream.TakeStatus();
     bench->session_stream_ = std::move(stream).value();
-    Result<DeviceBuffer> workspace = DeviceBuffer::Create(device, kWorkspaceBytes);
+    Result<DeviceBuffer> workspace = DeviceBuffer::Create(device, kTestWorkspaceBytes);
     if (!workspace.ok()) return workspace.TakeStatus();
     bench->queue_ = std::make_unique<DeviceQueue>(device, bench->session_stream_.get(),
                                                   std::move(workspace).value());

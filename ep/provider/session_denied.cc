@@ -1,22 +1,16 @@
 // SessionState: kernels that must not run, and what earlier processes died of.
 #include <algorithm>
-#include <chrono>
 #include <optional>
 #include <utility>
 
 #include "provider/session_state.h"
+#include "provider/unix_seconds.h"
 #include "tuner/deny_list.h"
 
 namespace tunableop {
 namespace {
 
 constexpr int64_t kSuspicionSeconds = 7 * 24 * 3600;
-
-int64_t UnixSeconds() noexcept {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 // A record with an end and without deaths is a suspicion of the default kernel: see LearnOfDeaths.
 bool InForce(const DeniedRecord& denied) noexcept {

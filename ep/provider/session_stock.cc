@@ -1,6 +1,5 @@
 // SessionState: where the stock provider is faster.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <map>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "provider/session_state.h"
+#include "provider/unix_seconds.h"
 #include "tuner/clock.h"
 #include "tuner/scratch.h"
 #include "tuner/statistics.h"
@@ -22,12 +22,6 @@ constexpr int kTurnsAlone = 3;  // see WinsEveryTurn
 constexpr double kShareOfTurn = 0.05;
 constexpr size_t kMostCallsAlone = 1000;
 constexpr size_t kFewestCallsAlone = 3;  // one that the system interrupted is no figure
-
-int64_t UnixSeconds() noexcept {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 }  // namespace
 

@@ -1,6 +1,5 @@
 // SessionState: measuring one problem, now.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <optional>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "provider/run_gate.h"
 #include "provider/session_state.h"
 #include "provider/steady_ms.h"
+#include "provider/unix_seconds.h"
 #include "tuner/clock.h"
 #include "tuner/deny_list.h"
 
@@ -20,12 +20,6 @@ namespace {
 constexpr size_t kKnownPerEntry = 16;
 constexpr int64_t kPutOffNs = 1'000'000'000;
 constexpr int64_t kNoMemoryNs = 10'000'000'000;
-
-int64_t UnixSeconds() noexcept {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 std::string TunedLine(const Problem& problem, const TuneResult& result) {
   std::string line = "tuned (" + ToString(problem) + "): " + result.winner.FullName();

@@ -15,7 +15,7 @@ namespace tunableop {
 namespace {
 
 constexpr int64_t kMostElements = int64_t{1} << 28;  // of one operand
-constexpr int64_t kMostRuns = 100'000;
+constexpr int64_t kMostToldRuns = 100'000;
 constexpr double kAloneBudgetMs = 10.0;
 
 // Floats in [-1, 1), the same for the same seed.
@@ -36,7 +36,7 @@ bool InRange(const StockCheck& c) noexcept {
            !__builtin_mul_overflow(elements, c.batch, &elements) && elements <= kMostElements;
   };
   return c.batch >= 0 && c.ldc_gap >= 0 && c.ldc_gap < 1024 && c.threads >= 0 &&
-         c.threads <= UINT16_MAX && c.runs >= 1 && c.runs <= kMostRuns && fits(c.m, c.k) &&
+         c.threads <= UINT16_MAX && c.runs >= 1 && c.runs <= kMostToldRuns && fits(c.m, c.k) &&
          fits(c.k, c.n) && fits(c.m, c.n + c.ldc_gap) && fits(c.k, c.n + kGroupColumns);
 }
 

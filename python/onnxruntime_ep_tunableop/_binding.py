@@ -1,9 +1,10 @@
 """Bound inputs on a card, with an onnxruntime that has a provider of its own for it.
 
-There our memory is another one to ONNX Runtime than its own provider's (whether or not that is in the session), so an input on the card whose first
-reader is ours is copied when it is bound, and a run would read what it held then: values that are changed in
-place afterwards (`OrtValue.update_inplace`, a kernel of the caller's) would silently not be seen. Binding it
-again copies it again, so that is done before every run. An input that needs no copy costs a microsecond.
+There our memory is another one to ONNX Runtime than its own provider's, whether or not that is in the
+session. So an input on the card whose first reader is ours is copied when it is bound, and a run would read
+what it held then: values that are changed in place afterwards (`OrtValue.update_inplace`, a kernel of the
+caller's) would silently not be seen. Binding it again copies it again, so that is done before every run. An
+input that needs no copy costs a microsecond.
 """
 
 from __future__ import annotations

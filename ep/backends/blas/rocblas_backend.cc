@@ -29,7 +29,7 @@ using blas::RocblasHandle;
 using blas::RocblasLibrary;
 using blas::ToStatus;
 
-constexpr std::string_view kLibrary = "rocblas";
+constexpr std::string_view kRocblas = "rocblas";
 constexpr std::string_view kDefault = "default";
 constexpr std::string_view kSolution = "solution/";
 // Of CandidateScope::kDefault, beside the default. The list is not ranked: these are spread over
@@ -43,15 +43,15 @@ bool IsSet(const char* variable) {
   return value != nullptr && *value != '\0';
 }
 
-Candidate Default() { return Candidate{std::string(kLibrary), std::string(kDefault), -1, 0}; }
+Candidate Default() { return Candidate{std::string(kRocblas), std::string(kDefault), -1, 0}; }
 
 Candidate Solution(int32_t index) {
-  return Candidate{std::string(kLibrary), std::string(kSolution) + std::to_string(index), index, 0};
+  return Candidate{std::string(kRocblas), std::string(kSolution) + std::to_string(index), index, 0};
 }
 
 // 0: the default. Nothing: no such kernel.
 std::optional<int32_t> IndexOf(const Candidate& candidate) {
-  if (candidate.library != kLibrary) return std::nullopt;
+  if (candidate.library != kRocblas) return std::nullopt;
   std::string_view kernel = candidate.kernel;
   if (kernel == kDefault) return 0;
   if (!kernel.starts_with(kSolution)) return std::nullopt;
@@ -105,7 +105,7 @@ class RocblasBackend final : public Backend {
         can_check_(library_->gemm_ex_get_solutions != nullptr && !IsSet("ROCBLAS_CHECK_NUMERICS")) {
   }
 
-  std::string_view library() const noexcept override { return kLibrary; }
+  std::string_view library() const noexcept override { return kRocblas; }
   std::string identity() const override { return identity_; }
 
   std::vector<Candidate> Candidates(const Problem& problem, CandidateScope scope) const override {

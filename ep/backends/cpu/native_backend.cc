@@ -13,13 +13,13 @@
 namespace tunableop {
 namespace {
 
-constexpr std::string_view kLibrary = "native";
+constexpr std::string_view kNative = "native";
 
 class NativeBackend final : public Backend {
  public:
   explicit NativeBackend(const cpu::MicroKernels& best) : best_(best) {}
 
-  std::string_view library() const noexcept override { return kLibrary; }
+  std::string_view library() const noexcept override { return kNative; }
 
   std::string identity() const override {
     return std::string(TUNABLEOP_VERSION) + "+" + best_.name;
@@ -29,14 +29,14 @@ class NativeBackend final : public Backend {
     std::vector<Candidate> candidates;
     if (!cpu::NativeSupports(problem) || !Validate(problem).ok()) return candidates;
     for (const cpu::KernelConfig& config : cpu::RankedConfigs(best_, problem, scope)) {
-      candidates.push_back(Candidate{std::string(kLibrary), cpu::ToName(config), -1, 0});
+      candidates.push_back(Candidate{std::string(kNative), cpu::ToName(config), -1, 0});
     }
     return candidates;
   }
 
   Result<std::unique_ptr<Plan>> Prepare(const Problem& problem,
                                         const Candidate& candidate) const override {
-    if (candidate.library != kLibrary) {
+    if (candidate.library != kNative) {
       return Status(StatusCode::kNotFound, "not a native kernel: " + candidate.FullName());
     }
     TUNABLEOP_RETURN_IF_ERROR(Validate(problem));

@@ -23,7 +23,7 @@ using cpu::Part;
 using cpu::Split;
 using cpu::WorkDivision;
 
-constexpr std::string_view kLibrary = "openblas";
+constexpr std::string_view kOpenBlas = "openblas";
 constexpr std::string_view kPrefix = "sgemm/";
 // cblas.h
 constexpr int kRowMajor = 101;
@@ -116,7 +116,7 @@ class OpenBlasBackend final : public Backend {
  public:
   explicit OpenBlasBackend(OpenBlasLibrary library) : library_(std::move(library)) {}
 
-  std::string_view library() const noexcept override { return kLibrary; }
+  std::string_view library() const noexcept override { return kOpenBlas; }
   std::string identity() const override { return library_.version + "+" + library_.core; }
 
   std::vector<Candidate> Candidates(const Problem& problem, CandidateScope scope) const override {
@@ -138,7 +138,7 @@ class OpenBlasBackend final : public Backend {
     for (const Split split : splits) {
       std::string kernel(kPrefix);
       kernel += Name(split);
-      candidates.push_back(Candidate{std::string(kLibrary), std::move(kernel), -1, 0});
+      candidates.push_back(Candidate{std::string(kOpenBlas), std::move(kernel), -1, 0});
     }
     return candidates;
   }
@@ -148,7 +148,7 @@ class OpenBlasBackend final : public Backend {
     const std::string_view kernel = candidate.kernel;
     const auto split =
         kernel.starts_with(kPrefix) ? cpu::ParseSplit(kernel.substr(kPrefix.size())) : std::nullopt;
-    if (candidate.library != kLibrary || !split) {
+    if (candidate.library != kOpenBlas || !split) {
       return Status(StatusCode::kNotFound, "no OpenBLAS kernel: " + candidate.FullName());
     }
     TUNABLEOP_RETURN_IF_ERROR(Validate(problem));

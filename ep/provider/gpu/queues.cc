@@ -8,9 +8,8 @@
 namespace tunableop {
 namespace {
 
-constexpr size_t kMiB = size_t{1} << 20;
 // cuBLASLt asks for 32 MiB on the newest cards; hipBLASLt's split-K kernels for as much.
-constexpr std::array<size_t, 2> kWorkspaces = {32 * kMiB, 8 * kMiB};
+constexpr std::array<size_t, 2> kWorkspaces = {size_t{32} << 20, size_t{8} << 20};
 // More streams than requests ever run at once: the rest have to do with less, then with nothing.
 constexpr size_t kFullWorkspaces = 16;
 constexpr size_t kSomeWorkspaces = 64;

@@ -10,7 +10,7 @@
 namespace simgpu {
 namespace {
 
-constexpr double kStartMs = 0.002;
+constexpr double kCopyStartMs = 0.002;
 constexpr double kBytesPerMs = 1e9;
 
 // The host's view of memory of any card, or of the host itself.
@@ -68,7 +68,7 @@ Err Copy(void* to, const void* from, size_t bytes, Direction direction, void* ha
         }
         std::memmove(target, source, bytes);
         if (to_device) card.cache.Touch(to, bytes);
-        return kStartMs + static_cast<double>(bytes) / kBytesPerMs;
+        return kCopyStartMs + static_cast<double>(bytes) / kBytesPerMs;
       },
       waits);
 }
@@ -89,7 +89,7 @@ Err Fill(void* to, int value, size_t bytes, void* handle) {
       std::memset(to, value, bytes);
     }
     card.cache.Touch(to, bytes);
-    return kStartMs + static_cast<double>(bytes) / kBytesPerMs;
+    return kCopyStartMs + static_cast<double>(bytes) / kBytesPerMs;
   });
 }
 

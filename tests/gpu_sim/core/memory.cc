@@ -14,7 +14,8 @@ namespace simgpu {
 namespace {
 
 constexpr size_t kAlignment = 256;
-constexpr size_t kGap = 256;  // between allocations: the end of one is never the start of another
+constexpr size_t kSpacing =
+    256;  // between allocations: the end of one is never the start of another
 constexpr size_t kFilled = size_t{4} << 20;
 constexpr size_t kAddressesPerByte = 64;
 
@@ -66,7 +67,7 @@ Err Arena::Allocate(size_t bytes, void** address) {
   if (used_ + rounded > capacity_) return Err::kOutOfMemory;
   // Addresses are handed out in one direction, around the range.
   for (int rounds = 0; rounds < 2;) {
-    if (next_ + rounded + kGap > range_) {
+    if (next_ + rounded + kSpacing > range_) {
       next_ = 0;
       ++rounds;
       continue;
@@ -76,21 +77,21 @@ Err Arena::Allocate(size_t bytes, void** address) {
       const auto before = std::prev(after);
       const size_t end =
           before->first + (before->second.bytes + kAlignment - 1) / kAlignment * kAlignment;
-      if (end + kGap > next_ && next_ >= before->first && next_ < end + kGap) {
-        next_ = end + kGap;
+      if (end + kSpacing > next_ && next_ >= before->first && next_ < end + kSpacing) {
+        next_ = end + kSpacing;
         continue;
       }
     }
-    if (after != live_.end() && after->first < next_ + rounded + kGap) {
-      next_ =
-          after->first + (after->second.bytes + kAlignment - 1) / kAlignment * kAlignment + kGap;
+    if (after != live_.end() && after->first < next_ + rounded + kSpacing) {
+      next_ = after->first + (after->second.bytes + kAlignment - 1) / kAlignment * kAlignment +
+              kSpacing;
       continue;
     }
     live_.emplace(next_, Block{bytes, 0, 0, 0});
     used_ += rounded;
     if (bytes <= kFilled) std::memset(view_ + next_, 0xFF, bytes);
     *address = device_ + next_;
-    next_ += rounded + kGap;
+    next_ += rounded + kSpacing;
     return Err::kOk;
   }
   return Err::kOutOfMemory;

@@ -39,6 +39,7 @@ enum hipblasStatus_t : int {
   kHipNotSupported = 7,
 };
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the vendor's names
 // `index`, then what matmulIsAlgoSupported or the heuristic prepared it for.
 struct _hipblasLtMatmulAlgo_t {
   int32_t index = -1;
@@ -56,6 +57,7 @@ struct _hipblasLtMatmulHeuristicResult_t {
   int reserved[4] = {};
 };
 static_assert(sizeof(_hipblasLtMatmulHeuristicResult_t) == 56);
+// NOLINTEND(bugprone-reserved-identifier)
 
 namespace simgpu {
 

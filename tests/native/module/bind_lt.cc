@@ -24,7 +24,7 @@ namespace tunableop::bindings {
 namespace {
 
 template <typename T>
-T Value(Result<T> result) {
+T Taken(Result<T> result) {
   if (!result.ok()) ThrowIfError(result.TakeStatus());
   return std::move(result).value();
 }
@@ -33,10 +33,10 @@ T Value(Result<T> result) {
 class Lane {
  public:
   Lane(const std::shared_ptr<const Device>& device, size_t workspace_bytes)
-      : stream_(Value(DeviceStream::Create(device))),
+      : stream_(Taken(DeviceStream::Create(device))),
         queue_(device, stream_.get(),
                workspace_bytes == 0 ? DeviceBuffer()
-                                    : Value(DeviceBuffer::Create(device, workspace_bytes))) {}
+                                    : Taken(DeviceBuffer::Create(device, workspace_bytes))) {}
 
   const DeviceQueue& queue() const { return queue_; }
   Status Wait() const { return queue_.device().Synchronize(stream_.get()); }
@@ -52,7 +52,7 @@ class CardArray {
   CardArray(const Lane& lane, const py::array& array, size_t offset)
       : lane_(lane), offset_(offset), bytes_(static_cast<size_t>(array.nbytes())) {
     if ((array.flags() & py::array::c_style) == 0) throw py::value_error("not contiguous");
-    buffer_ = Value(DeviceBuffer::Create(lane.queue().shared_device(), bytes_ + offset + 1));
+    buffer_ = Taken(DeviceBuffer::Create(lane.queue().shared_device(), bytes_ + offset + 1));
     Write(array);
   }
   void Write(const py::array& array) {
@@ -193,7 +193,7 @@ class CardLibrary {
     return backend_->Explore(problem, timed, seed, count);
   }
   std::unique_ptr<CardKernel> Prepare(const Problem& problem, const Candidate& candidate) const {
-    return std::make_unique<CardKernel>(Value(backend_->Prepare(problem, candidate)));
+    return std::make_unique<CardKernel>(Taken(backend_->Prepare(problem, candidate)));
   }
 
  private:

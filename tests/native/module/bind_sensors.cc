@@ -96,7 +96,7 @@ class TestWatch {
   MachineWatch watch_;
 };
 
-py::dict ToDict(const PerfReading& reading) {
+py::dict ReadingToDict(const PerfReading& reading) {
   py::dict d;
   d["cycles"] = reading.cycles;
   d["instructions"] = reading.instructions;
@@ -118,7 +118,7 @@ py::dict CountLoop(int64_t loops, int calls) {
     }
     reading = counters.Stop(calls);
   }
-  return ToDict(reading);
+  return ReadingToDict(reading);
 }
 
 }  // namespace
