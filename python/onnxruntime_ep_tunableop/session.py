@@ -350,7 +350,7 @@ class InferenceSession(ort.InferenceSession):
         _devices.check_stock(device, added, self.get_providers())
 
     def io_binding(self) -> ort.IOBinding:
-        """An `ort.IOBinding`; where onnxruntime has a provider of its own for cards, one with fresh inputs."""
+        """An `ort.IOBinding`; where onnxruntime has a provider of its own for cards, with fresh inputs."""
         # Also when that provider is not in the session: what it allocated is other memory than ours.
         return (
             FreshBinding(self) if _devices.has_stock(ort.get_available_providers()) else super().io_binding()
