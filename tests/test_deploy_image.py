@@ -145,6 +145,11 @@ def test_signals_reach_the_server(final: Stage) -> None:
     assert final.only("ENV").text.startswith("PATH=/opt/tunableop/bin:")
 
 
+def test_what_others_keep_at_home_is_not_in_the_shared_volume(final: Stage) -> None:
+    assert "HOME=/tmp" in final.only("ENV").words
+    assert final.only("VOLUME").text != "/tmp"
+
+
 def test_what_it_runs_is_what_the_command_takes(final: Stage) -> None:
     given = parsed([*final.only("ENTRYPOINT").array[2:], *final.only("CMD").array])
     assert given.host == "0.0.0.0"
