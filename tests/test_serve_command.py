@@ -186,6 +186,8 @@ def usage(*arguments: str) -> str:
         (("--repository", ".", "--option", "x"), "KEY=VALUE"),
         (("--repository", ".", "--max-batch", "0"), "max_batch"),
         (("--max-requests", "0"), "from 1 up"),
+        (("--repository", ".", "--replicas", "2"), "--replicas: only with --engine ray"),
+        (("--autoscale", "3:2"), "MIN:MAX"),
     ],
 )
 def test_wrong_usage(arguments: tuple[str, ...], says: str) -> None:

@@ -24,8 +24,11 @@ class Sharing:
         self._versions: dict[str, str] = {}  # of what file and board had in common, by model
 
     def behind(self, versions: Mapping[str, str]) -> list[str]:
-        """Models of which the board knows something else than was seen here."""
-        return [model for model, version in versions.items() if self._versions.get(model) != version]
+        """Models of which the board knows something else than was seen here, or nothing any more."""
+        lost = [model for model, version in self._versions.items() if version and model not in versions]
+        for model in lost:
+            del self._versions[model]
+        return lost + [model for model, version in versions.items() if self._versions.get(model) != version]
 
     async def __call__(self, model: str, path: Path) -> bool:
         """Whether the file has got something new."""
