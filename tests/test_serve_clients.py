@@ -81,8 +81,9 @@ def message(name: str, *values: float) -> Any:
 
 
 def large_message() -> Any:
-    asked = messages.ModelInferRequest(model_name="echo", raw_input_contents=[bytes(4 * MANY)])
-    asked.inputs.add(name="x", datatype="FP32", shape=[MANY])
+    """3 MiB: clients take answers of 4 at most."""
+    asked = messages.ModelInferRequest(model_name="echo", raw_input_contents=[bytes(3 * MANY)])
+    asked.inputs.add(name="x", datatype="FP32", shape=[3 * MANY // 4])
     return asked
 
 
@@ -190,6 +191,8 @@ def test_grpc_a_client_that_takes_nothing_keeps_its_place_only(path: str, deadli
         peer.call(1, path, deadline)
         peer.message(1, message("x", 1.0).SerializeToString(), end=path == INFER)
         if deadline is None:
+            until(lambda: gauges(server)[PLACES] == 1, "it has the place")
+            assert ask(server, "POST", INFER_PATH, request("x", 1.0))[0] == 429
             until(lambda: gauges(server) == {IN_FLIGHT: 0.0, PLACES: 1.0}, "it has its answer")
             assert ask(server, "POST", INFER_PATH, request("wait", 0.0))[0] == 429
         else:
@@ -222,3 +225,219 @@ def test_grpc_places_are_taken_before_messages_are_read() -> None:
         assert ask(server, "POST", INFER_PATH, request("x", 1.0))[0] == 429
         peer.send(RST_STREAM, 0, 1, b"\0\0\0\x08")
         until(lambda: gauges(server)[PLACES] == 0, "its place is free")
+
+
+@pytest.mark.parametrize("leave", [socket.socket.close, reset])
+def test_clients_that_leave_while_their_request_is_run(server: Server, leave: Any) -> None:
+    with nothing_stays(server):
+        ones = [connect(server) for _ in range(20)]
+        for one in ones:
+            one.sendall(post(request("wait", 600.0)))
+        until(lambda: gauges(server)[IN_FLIGHT] == 20, "all are at the engine")
+        for one in ones:
+            leave(one)
+
+
+def test_clients_that_leave_in_their_body_or_their_answer(server: Server) -> None:
+    whole = large()
+    with nothing_stays(server):
+        for length in (40, 2000, len(whole) - 1, len(whole)):
+            for leave in (socket.socket.close, reset):
+                with connect(server, buffer=4096) as one:
+                    with contextlib.suppress(ConnectionError):
+                        one.sendall(whole[:length])
+                    if length == len(whole):
+                        one.recv(100)
+                    leave(one)
+
+
+def test_grpc_calls_that_are_cancelled_while_they_run(server: Server) -> None:
+    with nothing_stays(server), grpc.insecure_channel(server.grpc) as channel:
+        stub = GRPCInferenceServiceStub(channel)
+        calls = [stub.ModelInfer.future(message("wait", 600.0)) for _ in range(10)]
+        calls += [stub.ModelStreamInfer(iter([message("wait", 600.0)])) for _ in range(10)]
+        until(lambda: gauges(server)[IN_FLIGHT] == 20, "all are at the engine")
+        for call in calls:
+            call.cancel()
+
+
+def test_grpc_streams_that_are_left_in_the_midst(server: Server) -> None:
+    with nothing_stays(server), grpc.insecure_channel(server.grpc) as channel:
+        stub = GRPCInferenceServiceStub(channel)
+        for _ in range(10):
+            call = stub.ModelStreamInfer(iter([large_message()] * 2))
+            next(call)
+            call.cancel()
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_grpc_streams_without_a_request_do_not_keep_a_server_that_ends(begun: bool) -> None:
+    with fake("--grace", "600") as server, grpc.insecure_channel(server.grpc) as channel:
+        asked = threading.Event()
+
+        def requests() -> Iterator[Any]:
+            if begun:
+                yield message("x", 1.0)
+            asked.wait(60)
+
+        call = GRPCInferenceServiceStub(channel).ModelStreamInfer(requests())
+        if begun:
+            next(call)
+        else:
+            answers(server)
+        assert server.end()[0] == 0
+        with pytest.raises(grpc.RpcError) as caught:
+            next(call)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        asked.set()
+
+
+def test_a_stream_that_is_in_use_is_not_ended(server: Server) -> None:
+    """It lives longer than it may be idle."""
+    with nothing_stays(server), grpc.insecure_channel(server.grpc) as channel:
+        stub = GRPCInferenceServiceStub(channel)
+        found = list(stub.ModelStreamInfer(iter([message("wait", 0.3)] * 4), timeout=60))
+        assert [one.error_message for one in found] == [""] * 4
+
+
+def test_requests_one_after_the_other_without_waiting(server: Server) -> None:
+    """Pipelined: answered in their order, and one that is malformed after those before it."""
+    many = [post(request("x", float(number))) for number in range(50)]
+    with nothing_stays(server), connect(server) as one:
+        one.sendall(b"".join(many) + post(b"{", "connection: close"))
+        found = rest(one)
+        assert found.count(b"HTTP/1.1 200 OK") == 50
+        assert found.count(b"HTTP/1.1 400") == 1
+        places = [found.index(b'"data":[%.1f]' % number) for number in range(50)]
+        assert places == sorted(places)
+
+
+def test_a_client_that_leaves_a_pipeline(server: Server) -> None:
+    with nothing_stays(server), connect(server) as one:
+        one.sendall(post(request("wait", 600.0)) * 20)
+        until(lambda: gauges(server)[IN_FLIGHT] == 1, "the first is at the engine")
+        reset(one)
+
+
+@pytest.mark.parametrize("protocol", ["h2c", "websocket"])
+def test_an_offer_to_speak_another_protocol_is_not_taken(server: Server, protocol: str) -> None:
+    """Java's own client makes one with each request."""
+    upgrade = ("connection: upgrade, http2-settings", f"upgrade: {protocol}", "http2-settings: AAMAAABk")
+    with nothing_stays(server), connect(server) as one:
+        for number in range(3):
+            one.sendall(post(request("x", float(number)), *upgrade))
+            found = b""
+            while not found.endswith(b"]}]}"):
+                part = one.recv(65536)
+                assert part, found
+                found += part
+            assert found.startswith(b"HTTP/1.1 200 OK")
+            assert b"[%.1f]" % number in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\r\n" * 1000,
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"CONNECT x:80 HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"OPTIONS * HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET http://[ HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET /v2/models/%ff%00 HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET /v2 HTTP/9.9\r\nhost: x\r\n\r\n",
+        post(b"", "content-length: 5"),
+        post(b"", "transfer-encoding: chunked") + b"zz\r\n",
+        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nffffffffffffffff\r\n",
+        b"GET /v2 HTTP/1.1\r\n" + b"x: y\r\n" * 20000,
+    ],
+    ids=range(12),
+)
+def test_what_is_no_request_is_hung_up_on(server: Server, text: bytes) -> None:
+    with nothing_stays(server), connect(server) as one:
+        with contextlib.suppress(ConnectionError):
+            one.sendall(text)
+        found = rest(one)
+        assert b" 500 " not in found, found
+        assert b" 200 " not in found, found
+
+
+def test_chunks_that_trickle_are_cut_off(server: Server) -> None:
+    with nothing_stays(server), connect(server) as one:
+        one.sendall(b"POST %b HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" % INFER_PATH.encode())
+        pause = threading.Event()
+        with contextlib.suppress(ConnectionError):
+            while True:
+                one.sendall(b"1\r\n \r\n")
+                pause.wait(0.02)
+        until(lambda: gauges(server)[PLACES] == 0, "its place is free")
+
+
+def test_thousands_of_idle_connections(server: Server) -> None:
+    with nothing_stays(server), contextlib.ExitStack() as open_:
+        for _ in range(2000):
+            open_.enter_context(connect(server))
+        answers(server)
+
+
+def test_connections_beyond_the_limit_take_the_place_of_idle_ones() -> None:
+    with (
+        fake("--max-connections", "20") as server,
+        nothing_stays(server),
+        contextlib.ExitStack() as open_,
+        connect(server) as first,
+    ):
+        first.sendall(post(request("wait", 1.0), "connection: close"))
+        until(lambda: gauges(server)[IN_FLIGHT] == 1, "it is at the engine")
+        for _ in range(200):
+            open_.enter_context(connect(server))
+        answers(server)
+        assert files(server) < 60
+        assert rest(first).startswith(b"HTTP/1.1 200")
+
+
+def test_connections_beyond_the_limit_are_refused_in_words_when_all_are_in_use() -> None:
+    with fake("--max-connections", "3") as server, contextlib.ExitStack() as open_:
+        ones = [open_.enter_context(connect(server)) for _ in range(3)]
+        for one in ones:
+            one.sendall(post(request("wait", 600.0)))
+        with grpc.insecure_channel(server.grpc) as channel:  # which has a limit of its own
+            stub = GRPCInferenceServiceStub(channel)
+            assert stub.ModelInfer(message("x", 1.0), timeout=60).model_name
+        until(lambda: ask_refused(server), "there is no room")
+        reset(ones[0])
+        until(lambda: not ask_refused(server), "there is room again")
+
+
+def ask_refused(server: Server) -> bool:
+    status, said = ask(server, "GET", "/v2/health/live")
+    assert status == 200 or "3 connections" in said
+    return status == 503
+
+
+def test_a_server_that_may_open_few_files_has_room_for_its_own() -> None:
+    """A client opens more connections than it may have files."""
+    limit = 120
+
+    def few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+
+    with fake(prepare=few) as server, contextlib.ExitStack() as open_:
+        for _ in range(2 * limit):
+            open_.enter_context(connect(server))
+        assert ask(server, "POST", INFER_PATH, request("x", 1.0))[0] == 200
+        assert files(server) < limit - 20
+        assert server.end()[0] == 0
+
+
+def test_the_kernel_looks_after_connections_whose_client_is_silent(server: Server) -> None:
+    """A client whose machine is gone says nothing for ever: probes find it."""
+    with nothing_stays(server), connect(server) as one:
+        one.sendall(post(request("wait", 600.0)))
+        until(lambda: gauges(server)[IN_FLIGHT] == 1, "it is at the engine")
+        port = f":{one.getsockname()[1]:04X}"
+        lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        (timer,) = (line[5] for line in lines if line[2].endswith(port))
+        kind, _, ticks = timer.partition(":")
+        assert kind == "02", "keepalive"
+        assert int(ticks, 16) <= 60 * 100

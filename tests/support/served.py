@@ -7,7 +7,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,8 +28,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def started(command: Sequence[str]) -> Iterator[Server]:
-    process = subprocess.Popen([*command], stdout=subprocess.PIPE, text=True)
+def started(command: Sequence[str], prepare: Callable[[], None] | None = None) -> Iterator[Server]:
+    """`prepare` is called in the new process, before the command."""
+    process = subprocess.Popen([*command], stdout=subprocess.PIPE, text=True, preexec_fn=prepare)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -43,5 +44,7 @@ def started(command: Sequence[str]) -> Iterator[Server]:
             process.stdout.close()
 
 
-def fake(*arguments: str) -> contextlib.AbstractContextManager[Server]:
-    return started([sys.executable, str(FAKE), *arguments])
+def fake(
+    *arguments: str, prepare: Callable[[], None] | None = None
+) -> contextlib.AbstractContextManager[Server]:
+    return started([sys.executable, str(FAKE), *arguments], prepare)

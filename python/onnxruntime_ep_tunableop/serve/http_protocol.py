@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -12,6 +13,13 @@ from .front import ON_ITS_WAY
 
 #: Bytes of a request's line and headers. nginx takes 32 KiB.
 MAX_HEAD = 64 * 1024
+
+#: An offer to go on in another protocol, which Java's client makes with each request. The parser would take
+#: it, and no body.
+_UPGRADE = re.compile(rb"(?i)(?<=\n)upgrade(?=[ \t]*:)")
+
+#: Requests that a client may send without waiting, until no more are read.
+_PIPELINED = 64
 
 
 def bounded(seconds: float, unread: float, most: int) -> type[HttpToolsProtocol]:
@@ -30,6 +38,7 @@ def bounded(seconds: float, unread: float, most: int) -> type[HttpToolsProtocol]
         _in_head = True
         _last = False  # the connection ends with its next answer
         _timer: asyncio.TimerHandle | None = None
+        _running: Any = None  # the request that is answered now
         _unread: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
@@ -49,7 +58,16 @@ def bounded(seconds: float, unread: float, most: int) -> type[HttpToolsProtocol]
             self._stop()
             self.resume_writing()
             idle.pop(self, None)
+            self.pipeline.clear()
+            if self._running is not None and not self._running.response_complete:
+                # uvicorn tells the latest request only, and this is the one that runs.
+                self._running.disconnected = True
+                self._running.message_event.set()
             super().connection_lost(exc)
+
+        def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+            self._running = cycle
+            super()._start_asgi_task(cycle, app)
 
         def pause_writing(self) -> None:
             super().pause_writing()
@@ -68,6 +86,11 @@ def bounded(seconds: float, unread: float, most: int) -> type[HttpToolsProtocol]
                 idle[self] = None
 
         def data_received(self, data: bytes) -> None:
+            if self._idle():
+                end = data.find(b"\r\n\r\n")
+                offer = _UPGRADE.search(data, 0, len(data) if end < 0 else end)
+                if offer is not None:
+                    data = data[: offer.start()] + b"x-offered" + data[offer.end() :]
             if self._in_head:
                 # What came before was all head, or the head would be complete.
                 if self._head > MAX_HEAD:
@@ -84,6 +107,8 @@ def bounded(seconds: float, unread: float, most: int) -> type[HttpToolsProtocol]
             self._stop()
             idle.pop(self, None)
             super().on_headers_complete()
+            if 0 < len(self.pipeline) < _PIPELINED:
+                self.flow.resume_reading()  # who does not read does not see that the client is gone
             if self._last and self.cycle is not None:
                 self.cycle.keep_alive = False
 
