@@ -124,6 +124,7 @@ def main() -> int:
     parser.add_argument("--idle-seconds", type=float, default=300.0)
     parser.add_argument("--max-connections", type=int)
     parser.add_argument("--tls", nargs=2, type=Path, metavar=("CERTIFICATE", "KEY"))
+    parser.add_argument("--tls-client-ca", type=Path)
     parser.add_argument("--access-log", type=Path)
     parser.add_argument("--no-control", action="store_true")
     parser.add_argument("--http-port", type=int, default=0)
@@ -140,7 +141,7 @@ def main() -> int:
         answer_timeout=given.answer_seconds,
         idle_timeout=given.idle_seconds,
         max_connections=given.max_connections,
-        tls=None if given.tls is None else Tls(*given.tls),
+        tls=None if given.tls is None else Tls(*given.tls, given.tls_client_ca),
         control=not given.no_control,
     )
     # Not to standard output, which nobody reads while it runs: a pipe that is full stops the server.

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -170,7 +171,10 @@ def _port(text: str) -> int | None:
 
 
 def _positive(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"expected a number above 0, found '{text}'")
     return value
@@ -274,7 +278,23 @@ def _server_settings(given: argparse.Namespace) -> ServerSettings:
         )
     except SettingsError as error:
         raise UsageError(str(error)) from error
-    return settings if given.state is None else replace(settings, state=given.state)
+    if given.state is not None:
+        settings = replace(settings, state=given.state)
+    if not given.stock:
+        _need_writable(settings.state)
+    return settings
+
+
+def _need_writable(folder: Path) -> None:
+    """Else each model would fail at its end."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"--state: expected a folder that can be written to, found '{folder}': {error.strerror or error}"
+        ) from error
 
 
 def _model_defaults(given: argparse.Namespace) -> dict[str, Any]:

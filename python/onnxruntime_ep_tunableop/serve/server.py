@@ -89,11 +89,17 @@ class _FrontEnds:
         """The ports, which accept now."""
         settings = self._front.settings
         ports: dict[str, int] = {}
+        # First what may fail: a gRPC server that has begun would have to be ended.
+        listening = None if settings.http_port is None else _listen(settings)
         if settings.grpc_port is not None:
-            self._grpc, ports["grpc_port"] = make_server(self._front)
+            try:
+                self._grpc, ports["grpc_port"] = make_server(self._front)
+            except BaseException:
+                if listening is not None:
+                    listening.close()
+                raise
             await self._grpc.start()
-        if settings.http_port is not None:
-            listening = _listen(settings)
+        if listening is not None:
             ports["http_port"] = listening.getsockname()[1]
             self._web = _web(self._front, self._metrics)
             self._web_task = asyncio.ensure_future(self._web.serve(sockets=[listening]))
@@ -149,8 +155,13 @@ def _listen(settings: FrontSettings) -> socket.socket:
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         unread = min(int(settings.answer_timeout * 1e3), 2**31 - 1)
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unread)
-    listening.bind((settings.host, settings.http_port))
-    listening.listen(2048)
+    try:
+        listening.bind((settings.host, settings.http_port))
+        listening.listen(2048)
+    except OSError as error:
+        listening.close()
+        where = f"port {settings.http_port} of {settings.host}"
+        raise OSError(error.errno, f"cannot listen on {where}: {error.strerror or error}") from error
     listening.setblocking(False)
     return listening
 
