@@ -14,13 +14,13 @@ from support.graphs import matmul_model
 from support.serving import QUIET, request, run_async, save, serving, settings
 
 pytest.importorskip("starlette", reason="the extra 'serve' is not installed")
-from onnxruntime_ep_tunableop.serve.counters import Counters  # noqa: E402
-from onnxruntime_ep_tunableop.serve.protocol import Kind, ModelMetadata, ModelState  # noqa: E402
-from onnxruntime_ep_tunableop.serve.ray.board import GONE_AFTER, LOAD, UNLOAD, Board  # noqa: E402
-from onnxruntime_ep_tunableop.serve.ray.picture import Picture, Report  # noqa: E402
-from onnxruntime_ep_tunableop.serve.ray.sharing import Sharing  # noqa: E402
-from onnxruntime_ep_tunableop.serve.ray.traffic import Asked, Refusal  # noqa: E402
-from onnxruntime_ep_tunableop.serve.settings import ModelSettings  # noqa: E402
+from onnxruntime_ep_tunableop.serve.counters import Counters
+from onnxruntime_ep_tunableop.serve.protocol import Kind, ModelMetadata, ModelState
+from onnxruntime_ep_tunableop.serve.ray.board import GONE_AFTER, LOAD, UNLOAD, Board
+from onnxruntime_ep_tunableop.serve.ray.picture import Picture, Report
+from onnxruntime_ep_tunableop.serve.ray.sharing import Sharing
+from onnxruntime_ep_tunableop.serve.ray.traffic import Asked, Refusal
+from onnxruntime_ep_tunableop.serve.settings import ModelSettings
 
 B = np.random.default_rng(2).standard_normal((8, 5), dtype=np.float32)
 KEY = ("m", "1")
