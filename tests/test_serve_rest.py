@@ -62,7 +62,9 @@ def ask(
     connection = http.client.HTTPConnection(server.http, timeout=60)
     with contextlib.closing(connection):
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
-        connection.request(method, path, body=body, headers=sent)
+        # What is refused before all of it was sent has its answer all the same.
+        with contextlib.suppress(BrokenPipeError):
+            connection.request(method, path, body=body, headers=sent)
         answer = connection.getresponse()
         raw = answer.read()
         try:
