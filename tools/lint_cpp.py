@@ -1,4 +1,4 @@
-"""Checks the C++ sources: formatting (clang-format), defects (clang-tidy) and the direction of the rooms.
+"""Checks the C++ sources: formatting (clang-format), defects (clang-tidy), names, the direction of the rooms.
 
     python tools/lint_cpp.py [--no-tidy]
 
@@ -65,6 +65,26 @@ def check_rooms(files: list[Path]) -> bool:
             match = re.match(r'#include "(\w+)/', line)
             if match and match.group(1) in MAY_INCLUDE and match.group(1) not in MAY_INCLUDE[room]:
                 print(f"{path.relative_to(ROOT)}:{number}: '{room}' must not know '{match.group(1)}'")
+                good = False
+    return good
+
+
+def check_names(files: list[Path]) -> bool:
+    """Whether every name that a source takes from a namespace, or gives one, is used in it.
+
+    What misc-unused-using-decls and misc-unused-alias-decls see only in a file that nothing includes.
+    """
+    good = True
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        text = re.sub(
+            r"//[^\n]*|/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.DOTALL
+        )
+        for match in re.finditer(r"\busing\s+[\w:]+::(\w+)\s*;|\bnamespace\s+(\w+)\s*=[^;]*;", text):
+            name = match.group(1) or match.group(2)
+            if not re.search(rf"\b{name}\b", text[: match.start()] + text[match.end() :]):
+                line = text.count("\n", 0, match.start()) + 1
+                print(f"{path.relative_to(ROOT)}:{line}: '{name}' is used nowhere")
                 good = False
     return good
 
@@ -172,10 +192,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--no-tidy", action="store_true", help="only formatting and rooms")
+    parser.add_argument("--no-tidy", action="store_true", help="only formatting, rooms and names")
     args = parser.parse_args()
     good = check_format(sources(".h", ".cc", ".inc"))
     good &= check_rooms(sources(".h", ".cc", ".inc"))
+    good &= check_names(sources(".cc"))
     if not args.no_tidy:
         good &= check_tidy([path for path in sources(".cc") if "kernels_neon" not in path.name])
     print("C++ lint: " + ("clean" if good else "FAILED"))
