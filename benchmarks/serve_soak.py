@@ -41,8 +41,9 @@ from benchmarks.small_models import Perceptron, perceptron
 from benchmarks.soak import Verdict, after_warm_up, judge, process_status, thinned
 
 SIZES = (256, 512, 128)
-# What a short time sees measured: problems repay it soon, and no budget ends.
-TUNING = ("max_tuning_ms=5", "max_session_ms=0", "max_day_ms=0")
+# What a short time sees measured: problems repay it soon, and no budget ends. With ranges of m there are few
+# enough that all are known before the second half: each that is measured keeps some memory.
+TUNING = ("max_tuning_ms=5", "max_session_ms=0", "max_day_ms=0", "buckets=pow2")
 WARM_UP = 0.5  # of the time
 IDLE = ("tunableop_in_flight", "tunableop_places", "tunableop_model_waiting", "tunableop_model_running")
 
