@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("grpc", reason="the extra 'serve' is not installed")
-from benchmarks import serve_soak  # noqa: E402
-from benchmarks.soak import judge  # noqa: E402
+from benchmarks import serve_soak
+from benchmarks.soak import judge
 
 
 def samples(rss: Callable[[int], float], files: Callable[[int], int] = lambda i: 20) -> list[Any]:
