@@ -188,7 +188,7 @@ def test_a_model_that_is_broken_stops_no_other(tmp_path: Path, model: Path) -> N
         found = reasons()
         assert found["good"].startswith("READY")
         assert "cannot be loaded" in found["broken"]
-        assert "found none" in found["empty"]
+        assert "found neither" in found["empty"]
         with pytest.raises(urllib.error.HTTPError) as caught:
             urllib.request.urlopen(f"http://{server.http}/v2/health/ready", timeout=60)
         assert caught.value.code == 503
