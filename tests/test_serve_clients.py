@@ -192,7 +192,6 @@ def test_grpc_a_client_that_takes_nothing_keeps_its_place_only(path: str, deadli
         peer.message(1, message("x", 1.0).SerializeToString(), end=path == INFER)
         if deadline is None:
             until(lambda: gauges(server) == {IN_FLIGHT: 0.0, PLACES: 1.0}, "it has its answer")
-            assert ask(server, "POST", INFER_PATH, request("wait", 0.0))[0] == 429
         else:
             assert DATA not in peer.until_end(1)
 
