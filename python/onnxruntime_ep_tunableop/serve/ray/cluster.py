@@ -34,6 +34,8 @@ class Cluster:
             if settings.address is None:
                 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
                 ray.init(
+                    # Without it Ray joins a cluster that runs here, or did, and the end would be that one's.
+                    address="local",
                     # More replicas than processors can be wanted where there are several nodes only.
                     num_cpus=max(os.cpu_count() or 1, int(settings.largest * settings.cpus + 1)),
                     include_dashboard=False,
