@@ -178,6 +178,10 @@ Status ReadOne(std::string_view key, std::string_view value, Options& options) {
     return ReadNumber<double>(key, value, 0.01, 1.0, "a share from 0.01 to 1",
                               options.background_share);
   }
+  if (key == "background_hold_share") {
+    return ReadNumber<double>(key, value, 0.0, 0.5, "a share from 0 to 0.5",
+                              options.background_hold_share);
+  }
   if (key == "max_tuning_ms") {
     options.limits_time = true;
     return ReadNumber<double>(key, value, 0.0, 3.6e6, "a number of milliseconds from 0 to 3600000",
@@ -204,7 +208,8 @@ Status ReadOne(std::string_view key, std::string_view value, Options& options) {
       "TunableOp has no option '" + std::string(key) +
           "'; the options are: tuning, cache, cache_size, warmup_iter, max_tuning_ms, min_gain, "
           "verify, candidates, claim, fusion, precision, device, threads, measure_mode, "
-          "revalidate_ms, max_tuning_bytes, max_session_ms, max_day_ms, background_share, buckets, "
+          "revalidate_ms, max_tuning_bytes, max_session_ms, max_day_ms, background_share, "
+          "background_hold_share, buckets, "
           "trace"};
 }
 

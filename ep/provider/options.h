@@ -62,6 +62,7 @@ struct Options {
   double max_session_ms = 60'000.0;  // of measuring, in all; 0: without limit
   double max_day_ms = 600'000.0;     // of measuring on one day, by all who save to the file
   double background_share = 0.2;     // of the time, at most, that measuring in the background takes
+  double background_hold_share = 0;  // of the time, at most, that runs are held back for it
   std::string trace_path;            // a CSV of every measurement; empty: none
   bool verbose = false;              // one line on stderr for each GEMM call
   bool limits_scratch = false;       // tuner.max_scratch_bytes was set by the user

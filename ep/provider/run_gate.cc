@@ -16,13 +16,14 @@
 namespace tunableop {
 namespace {
 
-// ONNX Runtime's threads spin for about a millisecond after a run before they sleep.
-constexpr int64_t kQuietNs = 2'000'000;
-constexpr auto kLook = std::chrono::microseconds(500);
+constexpr auto kHeldLook = std::chrono::microseconds(200);
 constexpr int64_t kLoadIntervalNs = 100'000'000;
 // An older reading says nothing of the load now.
 constexpr int64_t kOldLoadNs = 10 * kLoadIntervalNs;
 constexpr double kTicksPerSecond = 100.0;  // USER_HZ, the unit of /proc/stat on Linux
+
+// Runs that this thread is in: an operator may run a session of its own.
+thread_local int runs_of_thread = 0;
 
 // Idle time of all cores since boot, in USER_HZ ticks; below 0 where the system does not say.
 double IdleTicks() noexcept {
@@ -50,14 +51,46 @@ double IdleTicks() noexcept {
 
 }  // namespace
 
+bool RunGate::held() const noexcept {
+  const int64_t until = held_until_ns_.load();
+  return until != 0 && SteadyNow() < until;
+}
+
 void RunGate::Started() noexcept {
-  in_flight_.fetch_add(1, std::memory_order_acq_rel);
+  for (;;) {
+    while (runs_of_thread == 0 && held()) std::this_thread::sleep_for(kHeldLook);
+    // First counted, then looked again: of a run and a hold that begin at the same moment one sees
+    // the other.
+    in_flight_.fetch_add(1);
+    if (runs_of_thread > 0 || !held()) break;
+    in_flight_.fetch_sub(1);
+  }
+  ++runs_of_thread;
   started_.fetch_add(1, std::memory_order_acq_rel);
 }
 
 void RunGate::Ended() noexcept {
+  if (runs_of_thread > 0) --runs_of_thread;
   last_end_ns_.store(SteadyNow(), std::memory_order_relaxed);
   in_flight_.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+bool RunGate::TryHold(int64_t until_ns) noexcept {
+  int64_t next = next_hold_ns_.load();
+  // Taken until the hold's own end, should EndHold never come.
+  if (SteadyNow() < next || !next_hold_ns_.compare_exchange_strong(next, until_ns)) return false;
+  held_until_ns_.store(until_ns);
+  return true;
+}
+
+void RunGate::HoldUntil(int64_t until_ns) noexcept {
+  next_hold_ns_.store(until_ns);
+  held_until_ns_.store(until_ns);
+}
+
+void RunGate::EndHold(int64_t next_ns) noexcept {
+  held_until_ns_.store(0);
+  next_hold_ns_.store(next_ns);
 }
 
 int64_t RunGate::IdleNs() const noexcept {
@@ -90,28 +123,6 @@ double IdleCores() noexcept {
   cores = before < 0.0 || ticks < 0.0 ? 0.0 : (ticks - before) / kTicksPerSecond / seconds;
   read_at = now;
   return cores;
-}
-
-bool IdlePacer::WaitForTurn() noexcept {
-  const int64_t begin = SteadyNow();
-  bool come = false;
-  while (!stop_.load(std::memory_order_acquire)) {
-    turn_ = Runs().started();
-    const bool quiet = Runs().IdleNs() >= kQuietNs;
-    // A core more than the measurement takes: the runs may be about to need what they leave idle.
-    come = quiet || (threads_.has_value() && IdleCores() >= *threads_ + 1);
-    beside_runs_ = !quiet;
-    if (come || (begun_ && SteadyNow() - begin > kPatienceNs)) break;
-    std::this_thread::sleep_for(kLook);
-  }
-  waited_ns_ += SteadyNow() - begin;
-  begun_ = begun_ || come;
-  return come;
-}
-
-bool IdlePacer::Disturbed() const noexcept {
-  if (beside_runs_) return false;
-  return Runs().in_flight() > 0 || Runs().started() != turn_;
 }
 
 }  // namespace tunableop

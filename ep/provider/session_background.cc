@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "provider/idle_pacer.h"
 #include "provider/processors.h"
 #include "provider/run_gate.h"
 #include "provider/session_state.h"
@@ -128,7 +129,8 @@ Result<std::shared_ptr<const Entry>> SessionState::MeasurePending(const PendingT
 
 double SessionState::MeasureInBackground(PendingTuning&& pending, const std::atomic<bool>& stop) {
   const Problem problem = pending.problem;
-  IdlePacer pacer(stop, target_.is_gpu() ? std::nullopt : std::optional<int>(problem.threads));
+  IdlePacer pacer(stop, target_.is_gpu() ? std::nullopt : std::optional<int>(problem.threads),
+                  options_.background_hold_share);
   const auto may_measure = [&] { return Measures() && !budget_.Exhausted(); };
   // Waiting for the first turn holds nothing up; once it has begun, others wait. It may take hours,
   // in which the mode may change and the budget end.

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "provider/idle_pacer.h"
 #include "provider/per_process.h"
 #include "provider/processors.h"
 #include "provider/run_gate.h"

@@ -48,6 +48,7 @@ DEFAULTS: dict[str, Any] = {
     "max_session_ms": 60_000,
     "max_day_ms": 600_000,
     "background_share": 0.2,
+    "background_hold_share": 0.0,
     "buckets": "off",
     "trace": None,
 }

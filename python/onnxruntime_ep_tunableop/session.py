@@ -211,6 +211,8 @@ class InferenceSession(ort.InferenceSession):
         max_session_ms: wall clock for all measuring of this session, in milliseconds; 0 for no limit.
         max_day_ms: the same for one day and all processes that save to `cache`.
         background_share: share of the time, at most, that measuring in the background takes.
+        background_hold_share: share of the time, at most, that runs are held back so that the background gets
+            a turn although runs are always in flight; 0: never, which may leave problems unmeasured.
         buckets: "pow2" lets one measured m serve its whole range (1, 2, 3-4, 5-8 ...), "off" measures each.
         trace: CSV file to which every sample of every measurement is appended.
         kwargs: what else `ort.InferenceSession` takes.
@@ -247,6 +249,7 @@ class InferenceSession(ort.InferenceSession):
         max_session_ms: float | None = None,
         max_day_ms: float | None = None,
         background_share: float | None = None,
+        background_hold_share: float | None = None,
         buckets: str | None = None,
         trace: str | os.PathLike[str] | None = None,
         **kwargs: Any,
@@ -272,6 +275,7 @@ class InferenceSession(ort.InferenceSession):
                 "max_session_ms": max_session_ms,
                 "max_day_ms": max_day_ms,
                 "background_share": background_share,
+                "background_hold_share": background_hold_share,
                 "buckets": buckets,
                 "trace": trace,
             }

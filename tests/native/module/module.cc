@@ -14,6 +14,7 @@ PYBIND11_MODULE(tunableop_native_tests, module) {
   BindSensors(module);
   BindCard(module);
   BindJournal(module);
+  BindGate(module);
   BindGpu(module);
   BindLt(module);
 #ifdef TUNABLEOP_SANITIZED

@@ -17,6 +17,7 @@ void BindTuner(pybind11::module_& module);        // Tune, with real and with si
 void BindCache(pybind11::module_& module);        // documents, files, SessionCache
 void BindSensors(pybind11::module_& module);      // sensors, counters, staleness, rates
 void BindJournal(pybind11::module_& module);      // the crash journal
+void BindGate(pybind11::module_& module);         // runs in flight, and pacing
 void BindGpu(pybind11::module_& module);          // the vendors' libraries, cards
 void BindLt(pybind11::module_& module);           // GEMM libraries of cards
 void BindDeviceTuner(pybind11::module_& module);  // TuneOnDevice, with a fake card
