@@ -1,14 +1,15 @@
 """Makes the tables of the README from one JSON file, so that no figure is copied by hand.
 
     python -m benchmarks.report collect docs/figures.json RESULT.json...   # what benchmarks wrote with --json
+    python -m benchmarks.report add docs/figures.json RESULT...       # in place of those benchmarks' old ones
     python -m benchmarks.report show docs/figures.json
     python -m benchmarks.report write docs/figures.json README.md          # between the markers
     python -m benchmarks.report check docs/figures.json README.md          # exits with 1 when they differ
 
-A result is the file that `--json` of `benchmarks.shapes`, `benchmarks.end_to_end`, `benchmarks.overhead` or
-`tunableop bench` writes; several files of one benchmark add up (other threads, other models). `collect` keeps
-medians and spreads, and leaves raw samples out. A document holds a table between two lines, NAME being one of
-TABLES:
+A result is the file that `--json` of `benchmarks.shapes`, `benchmarks.end_to_end`, `benchmarks.overhead`,
+`benchmarks.serve` or `tunableop bench` writes; several files of one benchmark add up (other threads, other
+models). `collect` keeps medians and spreads, and leaves raw samples out. A document holds a table between two
+lines, NAME being one of TABLES:
 
     <!-- figures: NAME -->
     <!-- end of figures -->
@@ -28,13 +29,13 @@ from typing import Any
 from onnxruntime_ep_tunableop.bench.figures import Interval
 from onnxruntime_ep_tunableop.bench.report import megabytes, seconds
 
-from benchmarks import common
+from benchmarks import common, serve
 from benchmarks.measure import Ratio
 
 Figures = dict[str, Any]
 
 #: Samples, and what only a reader of samples wants.
-_RAW = ("rounds_us", "rounds_ms", "order", "samples", "slopes_ns", "problems", "nodes", "plan")
+_RAW = ("rounds_us", "rounds_ms", "rounds", "order", "samples", "slopes_ns", "problems", "nodes", "plan")
 _MARKED = re.compile(r"(<!-- figures: ([\w-]+) -->\n)(.*?)(<!-- end of figures -->)", re.DOTALL)
 
 _MODELS = {
@@ -59,7 +60,7 @@ def collect(paths: list[Path]) -> Figures:
             raise ReportError(f"{path}: {error}") from error
         if found.get("tool") == "tunableop bench":
             figures.setdefault("bench", []).append(_without_raw(found))
-        elif found.get("benchmark") in ("shapes", "end_to_end", "overhead"):
+        elif found.get("benchmark") in ("shapes", "end_to_end", "overhead", "serve"):
             part = figures.setdefault(
                 found["benchmark"], {"machine": found["machine"], "arguments": [], "results": []}
             )
@@ -189,9 +190,27 @@ def bert(figures: Figures) -> str:
     return common.table(header, rows)
 
 
+def serve_load(figures: Figures) -> str:
+    """The server under load."""
+    return serve.table(figures["serve"]["results"])
+
+
+def serve_first(figures: Figures) -> str:
+    """Fresh servers."""
+    return serve.first_table(figures["serve"]["results"])
+
+
+def serve_machine(figures: Figures) -> str:
+    """That the server was measured on."""
+    return _facts(figures["serve"]["machine"])
+
+
 def machine(figures: Figures) -> str:
     """The machine in a line; without what differs from minute to minute."""
-    facts = figures["end_to_end"]["machine"]
+    return _facts(figures["end_to_end"]["machine"])
+
+
+def _facts(facts: Figures) -> str:
     return ", ".join(f"{key} {value}" for key, value in facts.items() if key not in ("load", "time"))
 
 
@@ -200,6 +219,9 @@ TABLES: dict[str, Callable[[Figures], str]] = {
     "bench": bench,
     "bert": bert,
     "machine": machine,
+    "serve": serve_load,
+    "serve-first": serve_first,
+    "serve-machine": serve_machine,
 }
 
 
@@ -223,10 +245,10 @@ def main(arguments: list[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("collect", "show", "write", "check"):
+    for name in ("collect", "add", "show", "write", "check"):
         command = commands.add_parser(name)
         command.add_argument("figures", type=Path)
-        if name == "collect":
+        if name in ("collect", "add"):
             command.add_argument("results", type=Path, nargs="+")
         elif name != "show":
             command.add_argument("document", type=Path)
@@ -236,6 +258,10 @@ def main(arguments: list[str] | None = None) -> int:
             args.figures.write_text(json.dumps(collect(args.results), indent=1) + "\n", encoding="utf-8")
             return 0
         figures = json.loads(args.figures.read_text(encoding="utf-8"))
+        if args.command == "add":
+            figures |= collect(args.results)
+            args.figures.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+            return 0
         if args.command == "show":
             for name, made in TABLES.items():
                 print(f"{name}:\n\n{made(figures)}\n")

@@ -102,6 +102,18 @@ def test_a_file_that_is_no_result(tmp_path, capsys):
     assert "expected what --json of a benchmark writes" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/bench.md"])
+def test_what_is_added_keeps_the_rest(tmp_path):
+    figures, one = tmp_path / "figures.json", tmp_path / "serve.json"
+    assert report.main(["collect", str(figures), *map(str, results(tmp_path))]) == 0
+    before = json.loads(figures.read_text())
+    fresh = {"part": "settled", "samples": [1]}
+    one.write_text(json.dumps({"benchmark": "serve", "machine": {}, "arguments": {}, "results": [fresh]}))
+    assert report.main(["add", str(figures), str(one)]) == 0
+    after = json.loads(figures.read_text())
+    assert after.pop("serve")["results"] == [{"part": "settled"}]
+    assert after == before
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/bench.md", "docs/serving.md"])
 def test_the_documents_are_what_the_figures_say(document):
     assert report.main(["check", str(ROOT / "docs/figures.json"), str(ROOT / document)]) == 0
