@@ -215,6 +215,9 @@ class SessionState {
     bool with_stock = false;
     const Entry* serving = nullptr;  // of a choice that is measured again
   };
+  // What a measurement's copies of C leave behind in the heap: each m has another size, which fits
+  // into no hole of the last one.
+  void GiveBackScratch(const Problem& problem) noexcept;
   // The caller holds the lock on measuring.
   Result<std::shared_ptr<const Entry>> Measure(const Problem& problem, const Operands& operands,
                                                Executor& executor, const How& how);

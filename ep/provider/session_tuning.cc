@@ -13,6 +13,7 @@
 #include "provider/unix_seconds.h"
 #include "tuner/clock.h"
 #include "tuner/deny_list.h"
+#include "tuner/scratch.h"
 
 namespace tunableop {
 namespace {
@@ -20,6 +21,8 @@ namespace {
 // Records of this session's measurements that are kept, for each entry of the cache.
 constexpr size_t kKnownPerEntry = 16;
 constexpr int64_t kPutOffNs = 1'000'000'000;
+// Copies of C that a measurement makes, about.
+constexpr size_t kScratches = 2;
 constexpr int64_t kNoMemoryNs = 10'000'000'000;
 
 std::string TunedLine(const Problem& problem, const TuneResult& result) {
@@ -178,6 +181,14 @@ void SessionState::PutTuned(std::shared_ptr<const Entry> entry) {
   if (UsesChoices()) cache_.Put(std::move(entry));
 }
 
+void SessionState::GiveBackScratch(const Problem& problem) noexcept {
+  if (target_.is_gpu()) return;
+  const Result<size_t> bytes = Scratch::BytesFor(problem, SIZE_MAX);
+  if (!bytes.ok()) return;
+  heap_trim_.WillBeFreed(kScratches * bytes.value());
+  heap_trim_.Trim();
+}
+
 Result<std::shared_ptr<const Entry>> SessionState::Measure(const Problem& problem,
                                                            const Operands& operands,
                                                            Executor& executor, const How& how) {
@@ -201,6 +212,7 @@ Result<std::shared_ptr<const Entry>> SessionState::Measure(const Problem& proble
                                  ? TuneOnCard(problem, operands, executor, tuner)
                                  : Tune(problem, operands, executor, target_.backends(), tuner);
   if (target_.is_gpu()) watch_->Poll(/*idle=*/false);
+  GiveBackScratch(problem);
   if (!tuned.ok()) {
     budget_.Spend(spent_ms());
     dirty_.store(true, std::memory_order_relaxed);  // the account

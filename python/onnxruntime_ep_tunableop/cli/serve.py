@@ -353,6 +353,9 @@ def _run(given: argparse.Namespace) -> int:
     else:
         serve_ray.refuse_options(given)
     logging.getLogger("tunableop").setLevel(logging.INFO)
+    from ..serve.heap import keep_little
+
+    keep_little()
     front, server = _front_settings(given), _server_settings(given)
     with _access_log(given.access_log) as stream:
         if given.engine == "ray":

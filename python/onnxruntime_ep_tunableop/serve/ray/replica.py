@@ -16,6 +16,7 @@ from ray import serve
 
 from ...cache_tools.here import targets
 from ..engine import Engine
+from ..heap import keep_little
 from ..protocol import InferResponse, ProtocolError
 from ..repository import Repository
 from ..settings import ServerSettings, SettingsError, shapes_of
@@ -56,6 +57,7 @@ class Replica:
         self._learned: dict[str, int] = {}
         self._beating: asyncio.Task[None] | None = None
         logger.setLevel(logging.INFO)
+        keep_little()
 
     async def reconfigure(self, _config: Any) -> None:
         """Makes the engine; comes back when its models are there, or have failed."""
