@@ -48,14 +48,14 @@ std::vector<int> ProcessorsOfProcess() {
   return {processors.begin(), processors.end()};
 }
 
-size_t LastLevelCacheBytes() noexcept {
+size_t CoreCacheBytes() noexcept {
   static const size_t bytes = [] {
-#if defined(_SC_LEVEL3_CACHE_SIZE)
-    for (const int level : {_SC_LEVEL4_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL2_CACHE_SIZE}) {
-      if (const long found = ::sysconf(level); found > 0) return static_cast<size_t>(found);
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+    if (const long found = ::sysconf(_SC_LEVEL2_CACHE_SIZE); found > 0) {
+      return static_cast<size_t>(found);
     }
 #endif
-    return size_t{32} << 20U;
+    return size_t{1} << 20U;
   }();
   return bytes;
 }

@@ -12,8 +12,8 @@ namespace tunableop {
 // /proc/self/task; where that fails, every processor that is online.
 std::vector<int> ProcessorsOfProcess();
 
-// Bytes of the last level of cache, shared by whoever shares it; 32 MiB where the system does not
-// say.
-size_t LastLevelCacheBytes() noexcept;
+// Bytes of the largest cache that a core has for itself, the second level; 1 MiB where the system
+// does not say.
+size_t CoreCacheBytes() noexcept;
 
 }  // namespace tunableop

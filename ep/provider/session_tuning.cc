@@ -56,7 +56,7 @@ std::mutex& SessionState::Measuring() noexcept {
 bool SessionState::IsCold(const Problem& problem) const noexcept {
   // The weights of the other layers push this one's out of the cache before it is used again.
   return problem.b_constant != 0 &&
-         weight_bytes_.load(std::memory_order_relaxed) > target_.CacheBytes();
+         weight_bytes_.load(std::memory_order_relaxed) > target_.CacheBytes(problem.threads);
 }
 
 TrialJournal* SessionState::Journal() {

@@ -96,8 +96,9 @@ std::unique_ptr<Sensors> Target::MakeSensors() const {
   return GpuSensors(device_->vendor_id(), device_->info().pci_bus_id);
 }
 
-size_t Target::CacheBytes() const noexcept {
-  if (!is_gpu()) return LastLevelCacheBytes();
+size_t Target::CacheBytes(int threads) const noexcept {
+  // Not the last level, which others fill, too: on a virtual machine it is that of the whole host.
+  if (!is_gpu()) return CoreCacheBytes() * static_cast<size_t>(std::max(threads, 1));
   const size_t bytes = device_->info().cache_bytes;
   return bytes > 0 ? bytes : kUnknownCacheBytes;
 }
