@@ -26,15 +26,18 @@ PLANTED = "int Planted(int a) {\n  const int* p = a > 3 ? &a : nullptr;\n  retur
 
 #: Which rooms a room may include from (docs/architecture.md: one direction).
 MAY_INCLUDE = {
+    "kernels": {"kernels"},
     "gemm": {"gemm"},
     "tuner": {"tuner", "gemm"},
     "cache": {"cache", "gemm"},
-    "backends": {"backends", "abi", "gemm"},
+    "backends": {"backends", "abi", "gemm", "kernels"},
     "abi": {"abi"},
-    "provider": {"provider", "abi", "backends", "cache", "tuner", "gemm"},
-    "bindings": {"bindings", "provider", "abi", "backends", "cache", "tuner", "gemm"},
+    "provider": {"provider", "abi", "backends", "cache", "tuner", "gemm", "kernels"},
+    "bindings": {"bindings", "provider", "abi", "backends", "cache", "tuner", "gemm", "kernels"},
     # tests/native/module: no room, but nobody may know it.
     "module": {"module", "bindings", "backends", "cache", "tuner", "gemm"},
+    # tests/native/device_kernels: another one.
+    "device_kernels": {"device_kernels", "kernels"},
     # tests/native/faulty: a library as any user may write.
     "faulty": {"backends"},
     # tests/native/other_gpu: another provider, which knows ONNX Runtime only.

@@ -1,0 +1,41 @@
+// The kernels of this room as functions of the host, one thread a block: for tests and for the
+// simulated vendors' libraries. Never in the wheel. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace tunableop::device {
+
+struct HostGrid {
+  uint32_t x = 1;
+  uint32_t y = 1;
+  uint32_t z = 1;
+};
+
+struct HostBlock {
+  uint32_t x = 0;
+  uint32_t y = 0;
+  uint32_t z = 0;
+};
+
+// Runs one block. `args`: the kernel's one struct.
+using HostKernel = void (*)(const void* args, HostGrid grid, HostBlock index);
+
+// Null: there is none.
+HostKernel FindHostKernel(std::string_view family, std::string_view t0, std::string_view t1,
+                          std::string_view entry);
+
+// All blocks of a grid, one after another.
+void RunHostKernel(HostKernel kernel, const void* args, HostGrid grid);
+
+struct HostKernelName {
+  std::string_view family;
+  std::string_view t0;
+  std::string_view t1;
+  std::string_view entry;
+};
+std::vector<HostKernelName> HostKernelNames();
+
+}  // namespace tunableop::device

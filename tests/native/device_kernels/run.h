@@ -1,0 +1,33 @@
+// What the bindings of the kernels of cards have in common.
+#pragma once
+
+#include <pybind11/numpy.h>
+
+#include <cstdint>
+#include <string>
+
+#include "kernels/host.h"
+#include "kernels/shapes.h"
+
+namespace tunableop::device {
+
+// Throws a KeyError where there is none.
+HostKernel KernelOf(const std::string& family, const std::string& t0, const std::string& t1,
+                    const std::string& entry);
+
+DimsView DimsOf(const pybind11::array& array);
+
+// The kernel's whole grid, of blocks of one thread, with `blocks` in its first dimension (0: as it
+// is). False where there are no arguments: the provider would not take these shapes.
+template <class Args>
+bool RunPrepared(HostKernel kernel, const std::optional<Prepared<Args>>& prepared,
+                 uint32_t blocks) {
+  if (!prepared) return false;
+  const Grid& grid = prepared->grid;
+  RunHostKernel(kernel, &prepared->args, {blocks != 0 ? blocks : grid.x, grid.y, grid.z});
+  return true;
+}
+
+void BindBinary(pybind11::module_& module);
+
+}  // namespace tunableop::device
