@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.built import FOLDER
 
-__all__ = ["BLOCKS", "FLOATS", "INTEGERS", "bits", "check", "kernels", "numbers", "storage"]
+__all__ = ["BLOCKS", "DTYPES", "FLOATS", "INTEGERS", "bits", "check", "kernels", "numbers", "storage"]
 
 sys.path.insert(0, str(FOLDER))
 try:
@@ -64,11 +64,11 @@ def numbers(shape: tuple[int, ...], kind: str, seed: int = 0) -> np.ndarray:
     """Random ones that the type holds exactly."""
     generator = np.random.default_rng(seed + 1000)
     if kind == "b":
-        return generator.random(shape) < 0.5
+        return np.asarray(generator.random(shape) < 0.5)
     if kind in FLOATS:
         return bits(storage(generator.standard_normal(shape) * 2, kind), kind)
     low = 0 if kind[0] in "uw" else -100
-    return generator.integers(low, 100, shape).astype(DTYPES[kind])
+    return np.asarray(generator.integers(low, 100, shape)).astype(DTYPES[kind])
 
 
 def check(out: np.ndarray, expected: np.ndarray, kind: str, tolerance: float = 0.0) -> None:

@@ -28,6 +28,6 @@ bool RunPrepared(HostKernel kernel, const std::optional<Prepared<Args>>& prepare
   return true;
 }
 
-void BindBinary(pybind11::module_& module);
+void BindElements(pybind11::module_& module);
 
 }  // namespace tunableop::device
