@@ -14,6 +14,8 @@ namespace tunableop {
 // the legacy default stream.
 using NativeStream = void*;
 using NativeEvent = void*;
+// A graph of work that can be launched as a whole (cudaGraphExec_t, hipGraphExec_t).
+using NativeGraph = void*;
 
 enum class CopyKind : uint8_t { kHostToDevice, kDeviceToHost, kDeviceToDevice };
 
@@ -68,6 +70,17 @@ class Device {
   // A graph is being captured: nothing may be allocated, waited for or measured.
   virtual bool IsCapturing(NativeStream stream) const noexcept = 0;
 
+  // From here on what this thread queues on the stream is recorded instead of done. Other threads
+  // and other streams are not concerned. kNotSupported: the runtime has no graphs.
+  virtual Status BeginCapture(NativeStream stream) const;
+  // On the same thread: ends the recording, whatever became of it. An error, where something was
+  // done that cannot be recorded; the stream can be used again all the same.
+  virtual Result<NativeGraph> EndCapture(NativeStream stream) const;
+  // Queues all of it, on any stream of the card.
+  virtual Status LaunchGraph(NativeGraph graph, NativeStream stream) const;
+  // Nothing of it may be running.
+  virtual void DestroyGraph(NativeGraph graph) const noexcept;
+
   virtual Result<NativeEvent> CreateEvent() const = 0;  // with timing
   virtual void DestroyEvent(NativeEvent event) const noexcept = 0;
   virtual Status RecordEvent(NativeEvent event, NativeStream stream) const = 0;
@@ -95,6 +108,17 @@ class Device {
   virtual int IgnoreCaptures() const noexcept = 0;
   virtual void HeedCaptures(int previous) const noexcept = 0;
 };
+
+inline Status Device::BeginCapture(NativeStream /*stream*/) const {
+  return {StatusCode::kNotSupported, "this card's runtime has no graphs"};
+}
+inline Result<NativeGraph> Device::EndCapture(NativeStream /*stream*/) const {
+  return Status(StatusCode::kNotSupported, "this card's runtime has no graphs");
+}
+inline Status Device::LaunchGraph(NativeGraph /*graph*/, NativeStream /*stream*/) const {
+  return {StatusCode::kNotSupported, "this card's runtime has no graphs"};
+}
+inline void Device::DestroyGraph(NativeGraph /*graph*/) const noexcept {}
 
 // The card is current on this thread while this lives.
 class CurrentDevice {

@@ -124,4 +124,39 @@ class DeviceEvent {
   NativeEvent event_ = nullptr;
 };
 
+// What was recorded by BeginCapture and EndCapture. Not running when it is destroyed.
+class DeviceGraph {
+ public:
+  DeviceGraph() noexcept = default;
+  // On the thread that began the capture.
+  static Result<DeviceGraph> EndCapture(std::shared_ptr<const Device> device, NativeStream stream) {
+    Result<NativeGraph> graph = device->EndCapture(stream);
+    if (!graph.ok()) return graph.TakeStatus();
+    return DeviceGraph(std::move(device), graph.value());
+  }
+  DeviceGraph(DeviceGraph&& other) noexcept { Swap(other); }
+  DeviceGraph& operator=(DeviceGraph&& other) noexcept {
+    DeviceGraph(std::move(other)).Swap(*this);
+    return *this;
+  }
+  ~DeviceGraph() {
+    if (graph_ != nullptr) device_->DestroyGraph(graph_);
+  }
+
+  NativeGraph get() const noexcept { return graph_; }
+  explicit operator bool() const noexcept { return graph_ != nullptr; }
+  void Abandon() noexcept { graph_ = nullptr; }  // as DeviceBuffer's
+
+ private:
+  DeviceGraph(std::shared_ptr<const Device> device, NativeGraph graph)
+      : device_(std::move(device)), graph_(graph) {}
+  void Swap(DeviceGraph& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(graph_, other.graph_);
+  }
+
+  std::shared_ptr<const Device> device_;
+  NativeGraph graph_ = nullptr;
+};
+
 }  // namespace tunableop

@@ -101,6 +101,19 @@ OrtStatus* Factory::GetSupportedDevicesImpl(OrtEpFactory* self,
   });
 }
 
+namespace {
+
+bool CanCapture() noexcept { return Ort().Has(ort_since::OrtEp_IsGraphCaptureEnabled); }
+
+Graphs::Limits GraphLimits(const Options& options, const Card& card) noexcept {
+  constexpr size_t kShare = 4;  // of the card's memory
+  if (!options.graphs || !CanCapture()) return {};
+  const size_t bytes = options.graph_memory;
+  return {options.max_graphs, bytes > 0 ? bytes : card.device()->info().memory_bytes / kShare};
+}
+
+}  // namespace
+
 OrtStatus* Factory::CreateEpImpl(OrtEpFactory* self, const OrtHardwareDevice* const* /*devices*/,
                                  const OrtKeyValuePairs* const* metadata, size_t device_count,
                                  const OrtSessionOptions* session_options, const OrtLogger* logger,
@@ -125,13 +138,20 @@ OrtStatus* Factory::CreateEpImpl(OrtEpFactory* self, const OrtHardwareDevice* co
     if (!target.ok()) return target.TakeStatus();
     std::shared_ptr<GpuSession> gpu;
     if (on_card) {
-      Result<std::shared_ptr<GpuSession>> made = GpuSession::Create(*card.value());
+      Result<std::shared_ptr<GpuSession>> made =
+          GpuSession::Create(*card.value(), GraphLimits(options.value(), *card.value()));
       if (!made.ok()) return made.TakeStatus();
       gpu = std::move(made).value();
     }
     const Log log(logger != nullptr ? logger : factory.default_logger_.load());
     auto state =
         std::make_shared<SessionState>(std::move(options).value(), log, std::move(target).value());
+    if (state->options().graphs && !on_card) {
+      state->RefuseGraphs("this session runs on the CPU");
+    } else if (state->options().graphs && !CanCapture()) {
+      state->RefuseGraphs("onnxruntime " + Ort().runtime_version +
+                          " cannot capture them for a plugin provider; 1.26 or newer can");
+    }
     if (!state->options().cache_path.empty()) {
       Status status = state->LoadOwnCache();
       if (!status.ok() && status.code() != StatusCode::kNotFound)

@@ -143,6 +143,20 @@ Status ReadVerify(std::string_view text, Options& options) {
   return Status::Ok();
 }
 
+Status ReadGraphs(std::string_view key, std::string_view value, Options& options) {
+  if (key == "max_graphs") {
+    return ReadNumber<size_t>(key, value, 1, 4096, "an integer from 1 to 4096", options.max_graphs);
+  }
+  if (key == "graph_memory") {
+    return ReadNumber<size_t>(key, value, 0, size_t{1} << 48U,
+                              "an integer number of bytes from 0 (a quarter of the card's) to 2^48",
+                              options.graph_memory);
+  }
+  if (value != "0" && value != "1") return Wrong(key, "0 or 1", value);
+  options.graphs = value == "1";
+  return Status::Ok();
+}
+
 Status ReadOne(std::string_view key, std::string_view value, Options& options) {
   if (key == "tuning") return ReadTuning(value, options);
   if (key == "claim") return ReadClaim(value, options);
@@ -195,6 +209,9 @@ Status ReadOne(std::string_view key, std::string_view value, Options& options) {
     return ReadNumber<int>(key, value, 0, 4096, "an integer from 0 (find out) to 4096",
                            options.threads);
   }
+  if (key == "enable_graph" || key == "max_graphs" || key == "graph_memory") {
+    return ReadGraphs(key, value, options);
+  }
   if (key == "device") return ReadDevice(value, options);
   if (key == "precision") return ReadPrecision(value, options);
   if (key == "fusion") {
@@ -209,8 +226,7 @@ Status ReadOne(std::string_view key, std::string_view value, Options& options) {
           "'; the options are: tuning, cache, cache_size, warmup_iter, max_tuning_ms, min_gain, "
           "verify, candidates, claim, fusion, precision, device, threads, measure_mode, "
           "revalidate_ms, max_tuning_bytes, max_session_ms, max_day_ms, background_share, "
-          "background_hold_share, buckets, "
-          "trace"};
+          "background_hold_share, buckets, trace, enable_graph, max_graphs, graph_memory"};
 }
 
 }  // namespace

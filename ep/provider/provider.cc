@@ -1,5 +1,7 @@
 #include "provider/provider.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -27,6 +29,22 @@ ClaimRules RulesOf(const SessionState& state, const GpuSession* gpu) {
   return rules;
 }
 
+// What the caller of Run wrote; 0: nothing, or that there is to be no graph.
+Result<int> GraphIdOf(const OrtRunOptions* options) {
+  const char* text = Ort().api->GetRunConfigEntry(options, "gpu_graph_id");
+  if (text == nullptr) return 0;
+  int id = 0;
+  const char* end = text + std::strlen(text);
+  const auto [at, error] = std::from_chars(text, end, id);
+  if (error != std::errc() || at != end || id < -1) {
+    return Status(StatusCode::kInvalidArgument,
+                  "TunableOp run option 'gpu_graph_id': expected -1 or 0 (without a graph) or a "
+                  "number from 1, found '" +
+                      std::string(text) + "'");
+  }
+  return std::max(id, 0);
+}
+
 }  // namespace
 
 Provider::Provider(std::shared_ptr<SessionState> state, std::shared_ptr<GpuSession> gpu,
@@ -49,6 +67,14 @@ Provider::Provider(std::shared_ptr<SessionState> state, std::shared_ptr<GpuSessi
   if (gpu_ == nullptr) return;
   CreateAllocator = &CreateAllocatorImpl;
   if (Ort().Has(ort_since::OrtEp_Sync)) Sync = &SyncImpl;
+  if (!gpu_->graphs().enabled()) return;
+  IsGraphCaptureEnabled = &IsGraphCaptureEnabledImpl;
+  IsGraphCaptured = &IsGraphCapturedImpl;
+  ReplayGraph = &ReplayGraphImpl;
+  GetGraphCaptureNodeAssignmentPolicy = &GraphPolicyImpl;
+  if (Ort().Has(ort_since::OrtEp_ReleaseCapturedGraph)) {
+    ReleaseCapturedGraph = &ReleaseCapturedGraphImpl;
+  }
 }
 
 Provider::~Provider() {
@@ -93,16 +119,55 @@ OrtStatus* Provider::OnSessionInitializationEndImpl(OrtEp* self) noexcept {
   return nullptr;
 }
 
-OrtStatus* Provider::OnRunStartImpl(OrtEp* /*self*/, const OrtRunOptions* /*options*/) noexcept {
+OrtStatus* Provider::OnRunStartImpl(OrtEp* self, const OrtRunOptions* options) noexcept {
   Runs().Started();
-  return nullptr;
+  const Provider& provider = *static_cast<Provider*>(self);
+  if (provider.gpu_ == nullptr || !provider.gpu_->graphs().enabled()) return nullptr;
+  OrtStatus* status = Guard([&]() -> Status {
+    Result<int> id = GraphIdOf(options);
+    if (!id.ok()) return id.TakeStatus();
+    return provider.gpu_->graphs().Start(id.value(), provider.state_->Choices());
+  });
+  if (status != nullptr) Runs().Ended();  // there will be no OnRunEnd
+  return status;
 }
 
 OrtStatus* Provider::OnRunEndImpl(OrtEp* self, const OrtRunOptions* /*options*/,
                                   bool sync) noexcept {
-  OrtStatus* status = sync ? SyncImpl(self) : nullptr;
+  const std::shared_ptr<GpuSession>& gpu = static_cast<Provider*>(self)->gpu_;
+  OrtStatus* status = nullptr;
+  if (gpu != nullptr && gpu->graphs().enabled()) {
+    status = Guard([&] { return gpu->graphs().End(gpu->kernels()); });
+  }
+  if (sync && status == nullptr) status = SyncImpl(self);
   Runs().Ended();
   return status;
+}
+
+bool Provider::IsGraphCaptureEnabledImpl(const OrtEp* self) noexcept {
+  return static_cast<const Provider*>(self)->gpu_->graphs().WantsGraph();
+}
+
+bool Provider::IsGraphCapturedImpl(const OrtEp* self, int id) noexcept {
+  const Provider& provider = *static_cast<const Provider*>(self);
+  return provider.gpu_->graphs().IsCaptured(id, provider.state_->Choices());
+}
+
+OrtStatus* Provider::ReplayGraphImpl(OrtEp* self, int id) noexcept {
+  Runs().Started();
+  OrtStatus* status =
+      Guard([&] { return static_cast<Provider*>(self)->gpu_->graphs().Replay(id); });
+  Runs().Ended();
+  return status;
+}
+
+OrtStatus* Provider::ReleaseCapturedGraphImpl(OrtEp* self, int id) noexcept {
+  static_cast<Provider*>(self)->gpu_->graphs().Release(id);
+  return nullptr;
+}
+
+OrtGraphCaptureNodeAssignmentPolicy Provider::GraphPolicyImpl(const OrtEp* /*self*/) noexcept {
+  return OrtGraphCaptureNodeAssignmentPolicy_ALLOW_CPU_FOR_SHAPES;
 }
 
 OrtStatus* Provider::SyncImpl(OrtEp* self) noexcept {

@@ -42,6 +42,11 @@ class Provider final : public OrtEp {
   static OrtStatus* IsConcurrentRunSupportedImpl(OrtEp* self, bool* supported) noexcept;
   static OrtStatus* CreateAllocatorImpl(OrtEp* self, const OrtMemoryInfo* info,
                                         OrtAllocator** allocator) noexcept;
+  static bool IsGraphCaptureEnabledImpl(const OrtEp* self) noexcept;
+  static bool IsGraphCapturedImpl(const OrtEp* self, int id) noexcept;
+  static OrtStatus* ReplayGraphImpl(OrtEp* self, int id) noexcept;
+  static OrtStatus* ReleaseCapturedGraphImpl(OrtEp* self, int id) noexcept;
+  static OrtGraphCaptureNodeAssignmentPolicy GraphPolicyImpl(const OrtEp* self) noexcept;
   static OrtStatus* SyncImpl(OrtEp* self) noexcept;
 
   Status SetDynamicOption(std::string_view key, std::string_view value);

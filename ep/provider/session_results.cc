@@ -84,6 +84,7 @@ size_t SessionState::Take(Knowledge knowledge, std::vector<std::string> refused,
       uses = std::max(uses, seen.uses);
     }
   }
+  if (taken > 0) choice_changes_.fetch_add(1);
   for (std::string& line : refused) {
     // A file that travels with a model has a section for each kind of machine: normal, if ours is
     // there.

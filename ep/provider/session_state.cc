@@ -70,6 +70,7 @@ void SessionState::SetMode(TuningMode mode) {
   }
   // Entries say what to run in the mode they were made in; what was learned is in known_.
   cache_.Clear();
+  choice_changes_.fetch_add(1);
 }
 
 int SessionState::Threads(const OrtKernelContext* context) {
@@ -81,6 +82,16 @@ int SessionState::Threads(const OrtKernelContext* context) {
                    std::memory_order_release);
   }
   return threads_.load(std::memory_order_relaxed);
+}
+
+ChoiceState SessionState::Choices() const noexcept {
+  return {choice_changes_.load(), DenialCount(), background_.size() == 0};
+}
+
+void SessionState::RefuseGraphs(std::string why) {
+  why = "enable_graph=1, and there are no graphs: " + why;
+  log_.Warning(why);
+  Note(std::move(why));
 }
 
 SessionStats SessionState::Stats() const {

@@ -23,6 +23,7 @@
 #include "provider/background.h"
 #include "provider/budget.h"
 #include "provider/capability.h"
+#include "provider/choice_state.h"
 #include "provider/gemm_node.h"
 #include "provider/heap_trim.h"
 #include "provider/log.h"
@@ -130,6 +131,9 @@ class SessionState {
   // Ends the background thread. Nothing is measured in the background after it.
   void StopBackground() noexcept;
 
+  // Which kernels are chosen now, as far as a captured graph has to know.
+  ChoiceState Choices() const noexcept;
+
   SessionStats Stats() const;
   std::vector<NodeDecision> Decisions() const;
   std::vector<std::shared_ptr<const Entry>> Entries() const { return cache_.Entries(); }
@@ -151,6 +155,9 @@ class SessionState {
   void AddWeight(size_t bytes) noexcept {
     weight_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   }
+  // The user asked for graphs, and the session has none: why.
+  void RefuseGraphs(std::string why);
+
   HeapTrim& heap_trim() noexcept { return heap_trim_; }
   // Where runs are told to ONNX Runtime's profile. A profiler may hold it longer than the session.
   const std::shared_ptr<ProfilerSink>& profiler() const noexcept { return profiler_; }
@@ -338,6 +345,7 @@ class SessionState {
   std::vector<DeniedRecord> denied_known_;
   std::unordered_map<Problem, uint64_t, ProblemHash> seen_;
   std::atomic<uint64_t> denials_seen_{0};
+  std::atomic<uint64_t> choice_changes_{0};  // see Choices
 
   TuningBudget budget_;
   BackgroundTuner background_;

@@ -178,7 +178,15 @@ void SessionState::PutTuned(std::shared_ptr<const Entry> entry) {
     learned_.pop_front();
   }
   // SetMode changes the mode and then, under the lock, clears the cache.
-  if (UsesChoices()) cache_.Put(std::move(entry));
+  if (!UsesChoices()) return;
+  {
+    const SessionCache::ReadGuard guard;
+    const Entry* serving = cache_.Find(problem);
+    if (serving == nullptr || serving->record.winner != entry->record.winner) {
+      choice_changes_.fetch_add(1);
+    }
+  }
+  cache_.Put(std::move(entry));
 }
 
 void SessionState::GiveBackScratch(const Problem& problem) noexcept {

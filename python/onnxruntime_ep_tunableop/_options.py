@@ -51,6 +51,9 @@ DEFAULTS: dict[str, Any] = {
     "background_hold_share": 0.0,
     "buckets": "off",
     "trace": None,
+    "enable_graph": False,
+    "max_graphs": 16,
+    "graph_memory": 0,
 }
 
 

@@ -23,6 +23,7 @@ static_assert(runtime_code::kNotReady == hip_abi::hipErrorNotReady);
 static_assert(runtime_code::kFirstOfCapture == hip_abi::hipErrorStreamCaptureUnsupported);
 static_assert(runtime_code::kLastOfCapture == hip_abi::hipErrorStreamCaptureWrongThread);
 static_assert(runtime_code::kCaptureNone == hip_abi::hipStreamCaptureStatusNone);
+static_assert(runtime_code::kCaptureOfThread == hip_abi::hipStreamCaptureModeThreadLocal);
 static_assert(runtime_code::kCaptureRelaxed == hip_abi::hipStreamCaptureModeRelaxed);
 static_assert(runtime_code::kNonBlocking == hip_abi::hipStreamNonBlocking);
 static_assert(runtime_code::kPortable == hip_abi::hipHostMallocPortable);
@@ -81,6 +82,11 @@ Result<RuntimeApi> RuntimeApi::Bind(Vendor vendor, const VendorLibrary& library)
   find(&api.member, cuda ? #cuda_name : #hip_name, false);
   TUNABLEOP_OPTIONAL_RUNTIME_FUNCTIONS(TUNABLEOP_FIND)
 #undef TUNABLEOP_FIND
+  if (cuda) {
+    find(&api.CudaGraphInstantiate, "cudaGraphInstantiateWithFlags", false);
+  } else {
+    find(&api.HipGraphInstantiate, "hipGraphInstantiate", false);
+  }
   if (!missing.empty()) {
     return Status(StatusCode::kNotFound, library.path() + " has no symbol " + missing);
   }
@@ -89,6 +95,17 @@ Result<RuntimeApi> RuntimeApi::Bind(Vendor vendor, const VendorLibrary& library)
 
 bool RuntimeApi::IsFatal(int code) const noexcept {
   return std::find(fatal.begin(), fatal.end(), code) != fatal.end();
+}
+
+bool RuntimeApi::HasGraphs() const noexcept {
+  return StreamBeginCapture != nullptr && StreamEndCapture != nullptr && GraphLaunch != nullptr &&
+         GraphDestroy != nullptr && GraphExecDestroy != nullptr &&
+         (CudaGraphInstantiate != nullptr || HipGraphInstantiate != nullptr);
+}
+
+int RuntimeApi::Instantiate(void** executable, void* graph) const noexcept {
+  if (CudaGraphInstantiate != nullptr) return CudaGraphInstantiate(executable, graph, 0);
+  return HipGraphInstantiate(executable, graph, nullptr, nullptr, 0);
 }
 
 std::string RuntimeApi::Words(int code) const {

@@ -47,13 +47,22 @@ namespace tunableop {
 // Used where they are.
 #define TUNABLEOP_OPTIONAL_RUNTIME_FUNCTIONS(X)                           \
   X(ThreadExchangeStreamCaptureMode, cudaThreadExchangeStreamCaptureMode, \
-    hipThreadExchangeStreamCaptureMode)
+    hipThreadExchangeStreamCaptureMode)                                   \
+  X(StreamBeginCapture, cudaStreamBeginCapture, hipStreamBeginCapture)    \
+  X(StreamEndCapture, cudaStreamEndCapture, hipStreamEndCapture)          \
+  X(GraphLaunch, cudaGraphLaunch, hipGraphLaunch)                         \
+  X(GraphDestroy, cudaGraphDestroy, hipGraphDestroy)                      \
+  X(GraphExecDestroy, cudaGraphExecDestroy, hipGraphExecDestroy)
 
 struct RuntimeApi {
 #define TUNABLEOP_MEMBER(member, cuda, hip) cuda_abi::cuda##_fn member = nullptr;
   TUNABLEOP_RUNTIME_FUNCTIONS(TUNABLEOP_MEMBER)
   TUNABLEOP_OPTIONAL_RUNTIME_FUNCTIONS(TUNABLEOP_MEMBER)
 #undef TUNABLEOP_MEMBER
+
+  // The one function of graphs that has another shape in each: one of them is there, or none.
+  cuda_abi::cudaGraphInstantiateWithFlags_fn CudaGraphInstantiate = nullptr;
+  hip_abi::hipGraphInstantiate_fn HipGraphInstantiate = nullptr;
 
   Vendor vendor = Vendor::kNvidia;
   const char* prefix = "";  // "cuda": what the vendor puts before the names above
@@ -66,6 +75,9 @@ struct RuntimeApi {
   static Result<RuntimeApi> Bind(Vendor vendor, const VendorLibrary& library);
 
   bool IsFatal(int code) const noexcept;
+  // All functions of graphs are there.
+  bool HasGraphs() const noexcept;
+  int Instantiate(void** executable, void* graph) const noexcept;
   // "cudaErrorNoDevice: no CUDA-capable device is detected".
   std::string Words(int code) const;
 };
@@ -81,6 +93,7 @@ inline constexpr int kNotReady = cuda_abi::cudaErrorNotReady;
 inline constexpr int kFirstOfCapture = cuda_abi::cudaErrorStreamCaptureUnsupported;
 inline constexpr int kLastOfCapture = cuda_abi::cudaErrorStreamCaptureWrongThread;
 inline constexpr int kCaptureNone = cuda_abi::cudaStreamCaptureStatusNone;
+inline constexpr int kCaptureOfThread = cuda_abi::cudaStreamCaptureModeThreadLocal;
 inline constexpr int kCaptureRelaxed = cuda_abi::cudaStreamCaptureModeRelaxed;
 inline constexpr unsigned kNonBlocking = cuda_abi::cudaStreamNonBlocking;
 inline constexpr unsigned kPortable = cuda_abi::cudaHostAllocPortable;

@@ -42,6 +42,12 @@ class RuntimeDevice final : public Device {
   Status Synchronize(NativeStream stream) const override;
   bool IsCapturing(NativeStream stream) const noexcept override;
 
+  // runtime_graphs.cc.
+  Status BeginCapture(NativeStream stream) const override;
+  Result<NativeGraph> EndCapture(NativeStream stream) const override;
+  Status LaunchGraph(NativeGraph graph, NativeStream stream) const override;
+  void DestroyGraph(NativeGraph graph) const noexcept override;
+
   Result<NativeEvent> CreateEvent() const override;
   void DestroyEvent(NativeEvent event) const noexcept override;
   Status RecordEvent(NativeEvent event, NativeStream stream) const override;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "provider/gpu/cards.h"
+#include "provider/gpu/graph_run.h"
 #include "provider/guard.h"
 #include "provider/ort_runtime.h"
 
@@ -52,6 +53,7 @@ class DataTransfer final : public OrtDataTransferImpl {
   static OrtStatus* CopyTensorsImpl(OrtDataTransferImpl* /*self*/, const OrtValue** from,
                                     OrtValue** to, OrtSyncStream** streams, size_t count) noexcept {
     return Guard([&]() -> Status {
+      if (GraphRun* run = CurrentGraphRun(); run != nullptr) run->copied = true;
       for (size_t i = 0; i < count; ++i) {
         TUNABLEOP_RETURN_IF_ERROR(
             CopyOne(from[i], to[i], streams != nullptr ? streams[i] : nullptr));

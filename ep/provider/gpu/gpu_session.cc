@@ -25,20 +25,32 @@ std::vector<std::byte> OnesOnHost(DataType type, int64_t count) {
 
 }  // namespace
 
-Result<std::shared_ptr<GpuSession>> GpuSession::Create(Card& card) {
+Result<std::shared_ptr<GpuSession>> GpuSession::Create(Card& card, Graphs::Limits limits) {
   Result<std::shared_ptr<StreamQueues>> streams = StreamQueues::Create(card.device());
   if (!streams.ok()) return streams.TakeStatus();
-  return std::make_shared<GpuSession>(card, std::move(streams).value());
+  return std::make_shared<GpuSession>(card, std::move(streams).value(), limits);
 }
 
-GpuSession::GpuSession(Card& card, std::shared_ptr<StreamQueues> streams)
+GpuSession::GpuSession(Card& card, std::shared_ptr<StreamQueues> streams, Graphs::Limits limits)
     : card_(card),
       streams_(std::move(streams)),
       memory_(std::make_shared<MemoryPool>(card, MemoryPool::Kind::kDevice, streams_)),
       host_memory_(std::make_shared<MemoryPool>(card, MemoryPool::Kind::kHost, streams_)),
+      graphs_(std::make_unique<Graphs>(limits, streams_, memory_, host_memory_)),
       forks_(Forks()) {}
 
+void GpuSession::CountCall(bool ok) const noexcept {
+  GraphRun* run = CurrentGraphRun(streams_.get());
+  if (run == nullptr) return;
+  ++run->kernels;
+  if (!ok) run->failed = true;
+}
+
 Result<const DeviceQueue*> GpuSession::QueueOf(const OrtKernelContext* context) const {
+  if (const GraphRun* run = CurrentGraphRun(streams_.get());
+      run != nullptr && run->queue != nullptr) {
+    return run->queue;
+  }
   void* stream = nullptr;
   TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->KernelContext_GetGPUComputeStream(context, &stream));
   return streams_->Of(stream != nullptr ? stream : streams_->default_stream());
@@ -74,6 +86,7 @@ Result<const void*> GpuSession::Ones(DataType type, int64_t count, NativeStream 
 }
 
 void GpuSession::Close() noexcept {
+  graphs_->Close();
   streams_->Close();
   memory_->Close();
   host_memory_->Close();

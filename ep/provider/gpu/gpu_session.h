@@ -14,6 +14,7 @@
 #include "gemm/problem.h"
 #include "gemm/status.h"
 #include "provider/gpu/cards.h"
+#include "provider/gpu/graphs.h"
 #include "provider/gpu/memory_pool.h"
 #include "provider/gpu/queues.h"
 
@@ -22,8 +23,8 @@ namespace tunableop {
 // Thread-safe. Held by the session's provider and its kernels.
 class GpuSession {
  public:
-  static Result<std::shared_ptr<GpuSession>> Create(Card& card);
-  GpuSession(Card& card, std::shared_ptr<StreamQueues> streams);
+  static Result<std::shared_ptr<GpuSession>> Create(Card& card, Graphs::Limits limits);
+  GpuSession(Card& card, std::shared_ptr<StreamQueues> streams, Graphs::Limits limits);
   ~GpuSession() { Close(); }
   GpuSession(const GpuSession&) = delete;
   GpuSession& operator=(const GpuSession&) = delete;
@@ -33,6 +34,15 @@ class GpuSession {
   const std::shared_ptr<MemoryPool>& memory() const noexcept { return memory_; }
   const std::shared_ptr<MemoryPool>& host_memory() const noexcept { return host_memory_; }
   const std::shared_ptr<StreamQueues>& streams() const noexcept { return streams_; }
+
+  Graphs& graphs() noexcept { return *graphs_; }
+
+  // Each kernel of the session says when it comes and when it goes, and of each call what became of
+  // it: a graph is only made of runs in which every kernel was called.
+  void AddKernel() noexcept { kernels_.fetch_add(1, std::memory_order_relaxed); }
+  void RemoveKernel() noexcept { kernels_.fetch_sub(1, std::memory_order_relaxed); }
+  uint64_t kernels() const noexcept { return kernels_.load(std::memory_order_relaxed); }
+  void CountCall(bool ok) const noexcept;
 
   // Where the work of this kernel call belongs. Takes no lock but for the first call on a stream.
   Result<const DeviceQueue*> QueueOf(const OrtKernelContext* context) const;
@@ -59,7 +69,9 @@ class GpuSession {
   const std::shared_ptr<StreamQueues> streams_;
   const std::shared_ptr<MemoryPool> memory_;
   const std::shared_ptr<MemoryPool> host_memory_;
+  const std::unique_ptr<Graphs> graphs_;
   const uint64_t forks_;
+  std::atomic<uint64_t> kernels_{0};
   std::array<std::atomic<const Constants*>, kTypes> ones_{};
   std::mutex mutex_;  // on making constants
   std::vector<std::unique_ptr<Constants>> constants_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "provider/gpu/cards.h"
+#include "provider/gpu/graph_run.h"
 #include "provider/per_process.h"
 
 namespace tunableop {
@@ -57,15 +58,15 @@ void MemoryPool::ToCard(void* memory) const noexcept {
   }
 }
 
-MemoryPool::Bins& MemoryPool::BinsOf(NativeStream stream) {
+MemoryPool::Bins& MemoryPool::BinsOf(NativeStream stream, uint32_t graph) {
   for (const std::unique_ptr<Bins>& bins : bins_) {
-    if (bins->stream == stream) return *bins;
+    if (bins->stream == stream && bins->graph == graph) return *bins;
   }
-  return *bins_.emplace_back(std::make_unique<Bins>(stream));
+  return *bins_.emplace_back(std::make_unique<Bins>(stream, graph));
 }
 
-MemoryPool::Block* MemoryPool::Take(size_t rounded, NativeStream stream) {
-  Bins& bins = BinsOf(stream);
+MemoryPool::Block* MemoryPool::Take(size_t rounded, NativeStream stream, uint32_t graph) {
+  Bins& bins = BinsOf(stream, graph);
   const size_t first = BinOf(rounded);
   // Within an eighth of what was asked for: better than asking the card, which waits for all.
   const size_t last = std::min(BinOf(rounded + rounded / 8), kBins - 1);
@@ -74,6 +75,7 @@ MemoryPool::Block* MemoryPool::Take(size_t rounded, NativeStream stream) {
       Block* block = *at;
       if (block->bytes < rounded) continue;
       *at = block->next;
+      if (graph != 0) graphs_keep_ -= block->bytes;
       return block;
     }
   }
@@ -81,9 +83,10 @@ MemoryPool::Block* MemoryPool::Take(size_t rounded, NativeStream stream) {
 }
 
 void MemoryPool::Put(Block* block) {
-  Block*& first = BinsOf(block->stream).first[BinOf(block->bytes)];
+  Block*& first = BinsOf(block->stream, block->graph).first[BinOf(block->bytes)];
   block->next = first;
   first = block;
+  if (block->graph != 0) graphs_keep_ += block->bytes;
 }
 
 void* MemoryPool::Serve(Block& block, size_t asked) noexcept {
@@ -103,11 +106,13 @@ void* MemoryPool::Allocate(size_t bytes, NativeStream stream) noexcept {
   // whole run that way. Which streams will use it is not known.
   if (stream == nullptr) stream = streams_->own();
   const size_t rounded = RoundUp(bytes);
+  const GraphRun* run = CurrentGraphRun(streams_.get());
+  const uint32_t graph = run != nullptr ? run->memory : 0;
   try {
     Block* block = nullptr;
     {
       const std::lock_guard lock(mutex_);
-      block = Take(rounded, stream);
+      block = Take(rounded, stream, graph);
       if (block != nullptr && !block->shared) return Serve(*block, bytes);
     }
     if (block != nullptr) {
@@ -116,7 +121,7 @@ void* MemoryPool::Allocate(size_t bytes, NativeStream stream) noexcept {
       if (waited) return Serve(*block, bytes);
       Put(block);
     }
-    return AskCard(rounded, bytes, stream, false);
+    return AskCard(rounded, {bytes, stream, graph, false});
   } catch (const std::bad_alloc&) {
     return nullptr;  // of the host's memory
   }
@@ -124,18 +129,20 @@ void* MemoryPool::Allocate(size_t bytes, NativeStream stream) noexcept {
 
 void* MemoryPool::Reserve(size_t bytes) noexcept {
   if (bytes == 0) return nullptr;
+  // Nothing that a graph uses may go back to the card.
+  if (CurrentGraphRun(streams_.get()) != nullptr) return Allocate(bytes);
   constexpr size_t kAlignment = 256;
   const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   try {
-    return AskCard(rounded, bytes, streams_->own(), true);
+    return AskCard(rounded, {bytes, streams_->own(), 0, true});
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
 }
 
-void* MemoryPool::AskCard(size_t bytes, size_t asked, NativeStream stream, bool passing) {
+void* MemoryPool::AskCard(size_t bytes, const Request& request) {
   Result<void*> memory =
-      kind_ == Kind::kDevice && streams_->device()->IsCapturing(stream)
+      kind_ == Kind::kDevice && streams_->device()->IsCapturing(request.stream)
           ? Status(StatusCode::kNotSupported,
                    "a graph is being captured: run the model on these shapes once before")
           : FromCard(bytes);
@@ -149,11 +156,11 @@ void* MemoryPool::AskCard(size_t bytes, size_t asked, NativeStream stream, bool 
   }
   void* const got = memory.value();
   Block& block = blocks_[reinterpret_cast<uintptr_t>(got)];
-  block = {got, bytes, stream, false, passing, false, nullptr};
+  block = {got, bytes, request.stream, request.graph, false, request.passing, false, nullptr};
   ++stats_.reserves;
   stats_.held += bytes;
   stats_.most_held = std::max(stats_.most_held, stats_.held);
-  return Serve(block, asked);
+  return Serve(block, request.asked);
 }
 
 void MemoryPool::Fail(size_t bytes, const std::string& why) {
@@ -190,7 +197,8 @@ void MemoryPool::Free(void* memory) noexcept {
       Put(&block);
       const size_t most = std::max<size_t>(kKeep, stats_.most_in_use);
       // While a graph is captured nothing may be freed; some later call does.
-      if (stats_.held - stats_.in_use > most && !streams_->device()->IsCapturing(block.stream)) {
+      if (stats_.held - stats_.in_use - graphs_keep_ > most &&
+          !streams_->device()->IsCapturing(block.stream)) {
         returned = TakeKept(most / 2);
       }
     }
@@ -206,8 +214,9 @@ std::vector<void*> MemoryPool::TakeKept(size_t bytes) {
   taken.reserve(blocks_.size());
   for (size_t bin = kBins; bin-- > 0;) {
     for (const std::unique_ptr<Bins>& bins : bins_) {
+      if (bins->graph != 0) continue;
       while (Block* block = bins->first[bin]) {
-        if (stats_.held - stats_.in_use <= bytes) return taken;
+        if (stats_.held - stats_.in_use - graphs_keep_ <= bytes) return taken;
         bins->first[bin] = block->next;
         stats_.held -= block->bytes;
         taken.push_back(block->memory);
@@ -216,6 +225,44 @@ std::vector<void*> MemoryPool::TakeKept(size_t bytes) {
     }
   }
   return taken;
+}
+
+void MemoryPool::Disown(uint32_t graph) noexcept {
+  if (graph == 0) return;
+  std::vector<void*> returned;
+  {
+    const std::lock_guard lock(mutex_);
+    // Those that are kept hang in its bins, which go.
+    std::erase_if(bins_, [graph](const auto& bins) { return bins->graph == graph; });
+    for (auto at = blocks_.begin(); at != blocks_.end();) {
+      Block& block = at->second;
+      if (block.graph != graph) {
+        ++at;
+        continue;
+      }
+      block.graph = 0;
+      if (block.in_use) {
+        ++at;
+        continue;
+      }
+      graphs_keep_ -= block.bytes;
+      stats_.held -= block.bytes;
+      try {
+        returned.push_back(block.memory);
+      } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): lost to this process
+      }
+      at = blocks_.erase(at);
+    }
+  }
+  if (dead()) return;
+  for (void* block : returned) ToCard(block);
+}
+
+size_t MemoryPool::BytesOf(uint32_t graph) const noexcept {
+  const std::lock_guard lock(mutex_);
+  size_t bytes = 0;
+  for (const auto& [address, block] : blocks_) bytes += block.graph == graph ? block.bytes : 0;
+  return bytes;
 }
 
 bool MemoryPool::OrderOf(const void* memory, NativeStream& stream, Status& status) noexcept {

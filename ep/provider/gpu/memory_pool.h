@@ -26,6 +26,10 @@ class Card;
 // another provider's streams are about (StreamQueues::has_foreign), kernels may use those as well:
 // they are waited for before such a block is given away again, or copied to or from.
 //
+// What a run for a graph takes (GraphRun::memory) belongs to the graph from then on: free or not,
+// it goes to nobody else, nor back to the card, until Disown. The graph writes to it whenever it is
+// replayed.
+//
 // Thread-safe. Lives as long as a tensor made from it, which may be longer than the session.
 class MemoryPool {
  public:
@@ -62,6 +66,10 @@ class MemoryPool {
   // touched now. Waits for other streams where it has to.
   bool OrderOf(const void* memory, NativeStream& stream, Status& status) noexcept;
 
+  // What belongs to this graph goes back to the card, or does so when it is freed.
+  void Disown(uint32_t graph) noexcept;
+  size_t BytesOf(uint32_t graph) const noexcept;
+
   // Gives what is kept back to the card; returns how many bytes.
   size_t Trim() noexcept;
   // The session has ended: nothing is kept any more.
@@ -79,6 +87,7 @@ class MemoryPool {
     void* memory;
     size_t bytes;
     NativeStream stream;  // behind whose work it may be used again
+    uint32_t graph;       // that it belongs to; 0: none
     bool in_use;
     bool passing;  // goes back to the card as soon as it is free
     bool shared;   // freed while streams other than its own may still use it
@@ -90,24 +99,31 @@ class MemoryPool {
   static constexpr size_t kStepsLog2 = 5;
   static constexpr size_t kBins = (kLargestLog2 - kSmallestLog2) << kStepsLog2;
   struct Bins {
-    explicit Bins(NativeStream of) : stream(of) {}
+    Bins(NativeStream of, uint32_t whose) : stream(of), graph(whose) {}
     NativeStream stream;
+    uint32_t graph;
     std::array<Block*, kBins> first{};
   };
 
   static size_t BinOf(size_t rounded) noexcept;
   // All but those that say otherwise: the caller holds the lock.
-  Bins& BinsOf(NativeStream stream);
-  Block* Take(size_t rounded, NativeStream stream);
+  Bins& BinsOf(NativeStream stream, uint32_t graph);
+  Block* Take(size_t rounded, NativeStream stream, uint32_t graph);
   void Put(Block* block);
   void* Serve(Block& block, size_t asked) noexcept;
   void Fail(size_t bytes, const std::string& why);
   // Takes blocks out, the largest first, until no more than so many bytes are kept.
   std::vector<void*> TakeKept(size_t bytes);
-  void* AskCard(size_t bytes, size_t asked, NativeStream stream, bool passing);  // without the lock
-  Result<void*> FromCard(size_t bytes) const noexcept;                           // anywhere
-  void ToCard(void* memory) const noexcept;                                      // anywhere
-  bool dead() const noexcept;                                                    // anywhere
+  struct Request {
+    size_t asked;
+    NativeStream stream;
+    uint32_t graph;
+    bool passing;
+  };
+  void* AskCard(size_t bytes, const Request& request);  // without the lock
+  Result<void*> FromCard(size_t bytes) const noexcept;  // anywhere
+  void ToCard(void* memory) const noexcept;             // anywhere
+  bool dead() const noexcept;                           // anywhere
 
   Card& card_;
   const Kind kind_;
@@ -116,6 +132,7 @@ class MemoryPool {
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Bins>> bins_;
   std::map<uintptr_t, Block, std::greater<>> blocks_;  // in use and kept, by address
+  size_t graphs_keep_ = 0;                             // bytes that are kept and belong to graphs
   Stats stats_;
   std::string last_failure_;
   bool closed_ = false;

@@ -90,6 +90,7 @@ Kernel::Kernel(const OrtKernelInfo* info, const char* op)
   type_ = TypeOfInput(info);
   element_bytes_ = SizeOf(type_);
   node_ = state_->AddNode(op, NodeName(info));
+  if (gpu_ != nullptr) gpu_->AddKernel();
   int is_constant = 0;
   const OrtValue* value = nullptr;
   if (Status status =
@@ -111,6 +112,10 @@ Kernel::Kernel(const OrtKernelInfo* info, const char* op)
   OrtKernelImpl::PrePackWeight = gpu_ == nullptr ? &PrePackImpl : nullptr;
   OrtKernelImpl::SetSharedPrePackedWeight =
       nullptr;  // packed weights are not shared between sessions
+}
+
+Kernel::~Kernel() {
+  if (gpu_ != nullptr) gpu_->RemoveKernel();
 }
 
 Result<bool> Kernel::Pack(const TensorView& b, int64_t ldb, bool transposed, int64_t k, int64_t n,
@@ -183,6 +188,9 @@ OrtStatus* Kernel::ComputeImpl(OrtKernelImpl* self, OrtKernelContext* context) n
     QueueExecutor executor(*queue.value());
     return kernel.Compute(context, executor);
   });
+  if (const auto& kernel = *static_cast<const Kernel*>(self); kernel.gpu_ != nullptr) {
+    kernel.gpu_->CountCall(status == nullptr);
+  }
   HappensBefore(&self->ort_version_supported);
   return status;
 }

@@ -31,7 +31,7 @@ Result<std::span<const int64_t>> DimsOf(const OrtValue* value);
 // Compute may run on several threads at once.
 class Kernel : public OrtKernelImpl {
  public:
-  virtual ~Kernel() = default;
+  virtual ~Kernel();
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
 
