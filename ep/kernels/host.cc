@@ -4,15 +4,32 @@
 
 namespace tunableop::device {
 
-HostKernel FindHostKernel(std::string_view family, std::string_view t0, std::string_view t1,
-                          std::string_view entry) {
+namespace {
+
+// Null: there is none.
+const HostEntry* Find(std::string_view family, std::string_view t0, std::string_view t1,
+                      std::string_view entry) {
   for (const HostFamily& one : HostFamilies()) {
     if (one.name != family) continue;
     for (const HostEntry* at = one.entries(); at != nullptr; at = at->next) {
-      if (at->name == entry && at->t0 == t0 && at->t1 == t1) return at->kernel;
+      if (at->name == entry && at->t0 == t0 && at->t1 == t1) return at;
     }
   }
   return nullptr;
+}
+
+}  // namespace
+
+HostKernel FindHostKernel(std::string_view family, std::string_view t0, std::string_view t1,
+                          std::string_view entry) {
+  const HostEntry* found = Find(family, t0, t1, entry);
+  return found != nullptr ? found->kernel : nullptr;
+}
+
+size_t HostKernelArgsBytes(std::string_view family, std::string_view t0, std::string_view t1,
+                           std::string_view entry) {
+  const HostEntry* found = Find(family, t0, t1, entry);
+  return found != nullptr ? found->args_bytes : 0;
 }
 
 void RunHostKernel(HostKernel kernel, const void* args, HostGrid grid) {

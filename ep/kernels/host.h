@@ -2,6 +2,7 @@
 // simulated vendors' libraries. Never in the wheel. Thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,10 @@ using HostKernel = void (*)(const void* args, HostGrid grid, HostBlock index);
 // Null: there is none.
 HostKernel FindHostKernel(std::string_view family, std::string_view t0, std::string_view t1,
                           std::string_view entry);
+
+// How large its struct is; 0: there is no such kernel.
+size_t HostKernelArgsBytes(std::string_view family, std::string_view t0, std::string_view t1,
+                           std::string_view entry);
 
 // All blocks of a grid, one after another.
 void RunHostKernel(HostKernel kernel, const void* args, HostGrid grid);

@@ -1,6 +1,8 @@
 // How a kernel of a family becomes a function of the host that can be found by its name.
 #pragma once
 
+#include <cstddef>
+
 #include "kernels/host.h"
 
 namespace tunableop::device {
@@ -14,8 +16,8 @@ inline thread_local HostPosition host_position;
 // One kernel for one pair of types. Its constructor puts it before `list`, of its source file.
 struct HostEntry {
   HostEntry(const HostEntry*& list, std::string_view first, std::string_view second,
-            std::string_view entry, HostKernel function) noexcept
-      : t0(first), t1(second), name(entry), kernel(function), next(list) {
+            std::string_view entry, HostKernel function, size_t bytes) noexcept
+      : t0(first), t1(second), name(entry), kernel(function), args_bytes(bytes), next(list) {
     list = this;
   }
 
@@ -23,6 +25,7 @@ struct HostEntry {
   std::string_view t1;
   std::string_view name;
   HostKernel kernel;
+  size_t args_bytes;
   const HostEntry* next;
 };
 
@@ -43,5 +46,5 @@ void CallOnHost(const void* args, HostGrid grid, HostBlock index) {
   static void name(const Args& args);                                             \
   static const HostEntry name##_entry(host_entries, TUNABLEOP_TEXT(TUNABLEOP_T0), \
                                       TUNABLEOP_TEXT(TUNABLEOP_T1), #name,        \
-                                      &CallOnHost<Args, &name>);                  \
+                                      &CallOnHost<Args, &name>, sizeof(Args));    \
   static void name([[maybe_unused]] const Args& args)
