@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,9 @@ using NativeStream = void*;
 using NativeEvent = void*;
 // A graph of work that can be launched as a whole (cudaGraphExec_t, hipGraphExec_t).
 using NativeGraph = void*;
+// Code that was loaded on a card, and a kernel in it (CUmodule, hipFunction_t ...).
+using NativeModule = void*;
+using NativeFunction = void*;
 
 enum class CopyKind : uint8_t { kHostToDevice, kDeviceToHost, kDeviceToDevice };
 
@@ -28,6 +32,15 @@ struct DeviceInfo {
   size_t cache_bytes = 0;  // the last cache before the memory; 0: not known
   int driver_version = 0;  // as the runtime gives them: 13000 is CUDA 13.0
   int runtime_version = 0;
+};
+
+// How many blocks a kernel is launched with, of how many threads.
+struct LaunchShape {
+  uint32_t grid_x = 1;
+  uint32_t grid_y = 1;
+  uint32_t grid_z = 1;
+  uint32_t block = 1;
+  uint32_t shared_bytes = 0;  // on top of what the kernel declares
 };
 
 // One card through its vendor's runtime. Thread-safe. Every call makes the card the calling
@@ -91,6 +104,21 @@ class Device {
   virtual Status SynchronizeEvent(NativeEvent event) const = 0;
   // Between two events that are done.
   virtual Status ElapsedMs(NativeEvent begin, NativeEvent end, double& ms) const = 0;
+
+  // Whether code can be loaded here at all; asks nothing of the card. kNotSupported: which library
+  // lacks what.
+  virtual Status CanLoadModules() const = 0;
+  // `code` is what the vendor's compiler made for this card: a cubin, a code object, or PTX with
+  // the zero at its end. kNotSupported: as above, or the card cannot run this code.
+  virtual Result<NativeModule> LoadModule(std::span<const std::byte> code) const = 0;
+  // What was launched of it must have ended.
+  virtual void UnloadModule(NativeModule module) const noexcept = 0;
+  // Lives as long as the module. kNotFound: it has no kernel of this name.
+  virtual Result<NativeFunction> FunctionOf(NativeModule module, const char* name) const = 0;
+  // `args`: the kernel's one parameter, a struct by value; copied before this returns. Takes no
+  // lock and allocates nothing where it succeeds. May be captured into a graph.
+  virtual Status Launch(NativeFunction function, const LaunchShape& shape, const void* args,
+                        NativeStream stream) const = 0;
 
   // Something here does not end, and `event`, which becomes the device's, was recorded behind it.
   // Until it has happened stuck() is true, and what Free and FreeHost are given is kept, and freed

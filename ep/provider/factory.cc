@@ -143,7 +143,7 @@ OrtStatus* Factory::CreateEpImpl(OrtEpFactory* self, const OrtHardwareDevice* co
       if (!made.ok()) return made.TakeStatus();
       gpu = std::move(made).value();
     }
-    const Log log(logger != nullptr ? logger : factory.default_logger_.load());
+    const Log log = logger != nullptr ? Log(logger) : DefaultLog();
     auto state =
         std::make_shared<SessionState>(std::move(options).value(), log, std::move(target).value());
     if (state->options().graphs && !on_card) {
@@ -157,8 +157,7 @@ OrtStatus* Factory::CreateEpImpl(OrtEpFactory* self, const OrtHardwareDevice* co
       if (!status.ok() && status.code() != StatusCode::kNotFound)
         log.Warning(std::string(status.message()));
     }
-    *ep = new Provider(std::move(state), std::move(gpu), registry.value(),
-                       Log(factory.default_logger_.load()));
+    *ep = new Provider(std::move(state), std::move(gpu), registry.value(), DefaultLog());
     return Status::Ok();
   });
 }

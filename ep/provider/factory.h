@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <mutex>
 #include <string>
 
@@ -21,7 +20,6 @@ class Factory final : public OrtEpFactory {
 
   // The process's logger, which dies with ONNX Runtime's environment: every registration brings the
   // one that is alive. Thread-safe.
-  void SetDefaultLogger(const OrtLogger* logger) noexcept { default_logger_.store(logger); }
 
   // The operators of kernels/ on the CPU, or on a card: each registered once. Thread-safe: sessions
   // are made on any thread.
@@ -50,7 +48,6 @@ class Factory final : public OrtEpFactory {
                                            OrtDataTransferImpl** transfer) noexcept;
   static bool IsStreamAwareImpl(const OrtEpFactory* self) noexcept;
 
-  std::atomic<const OrtLogger*> default_logger_{nullptr};
   std::mutex registry_mutex_;
   std::array<OrtKernelRegistry*, 2> registries_{};  // the CPU's, a card's
 };

@@ -3,6 +3,7 @@
 
 #include "provider/factory.h"
 #include "provider/guard.h"
+#include "provider/log.h"
 #include "provider/ort_runtime.h"
 
 #define TUNABLEOP_EXPORT extern "C" __attribute__((visibility("default")))
@@ -27,7 +28,7 @@ TUNABLEOP_EXPORT OrtStatus* CreateEpFactories(const char* /*registered_name*/,
     }
     // One for the process, never destroyed: see Factory.
     static auto& factory = *new tunableop::Factory;
-    factory.SetDefaultLogger(default_logger);
+    tunableop::SetDefaultLogger(default_logger);
     factories[0] = &factory;
     *factory_count = 1;
     return tunableop::Status::Ok();

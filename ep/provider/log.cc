@@ -1,8 +1,18 @@
 #include "provider/log.h"
 
+#include <atomic>
+
 #include "provider/ort_runtime.h"
 
 namespace tunableop {
+namespace {
+
+std::atomic<const OrtLogger*> g_default{nullptr};
+
+}  // namespace
+
+Log DefaultLog() noexcept { return Log(g_default.load()); }
+void SetDefaultLogger(const OrtLogger* logger) noexcept { g_default.store(logger); }
 
 Log::Log(const OrtLogger* logger) noexcept : logger_(logger) {
   if (logger_ == nullptr) return;

@@ -27,4 +27,8 @@ class Log {
   OrtLoggingLevel level_ = ORT_LOGGING_LEVEL_WARNING;
 };
 
+// ONNX Runtime's default logger, for what is of no session. CreateEpFactories sets it.
+Log DefaultLog() noexcept;
+void SetDefaultLogger(const OrtLogger* logger) noexcept;
+
 }  // namespace tunableop

@@ -6,6 +6,7 @@
 #include "backends/gpu/card_info.h"
 #include "backends/gpu/generation.h"
 #include "backends/gpu/late_backend.h"
+#include "backends/gpu/module_api.h"
 #include "backends/gpu/runtime_device.h"
 #include "backends/lt/lt_backend.h"
 
@@ -65,7 +66,8 @@ VendorTable Amd() {
 Gpu MakeGpu(const VendorTable& table, Generation& generation, int ordinal) {
   Gpu gpu;
   gpu.device = std::make_shared<RuntimeDevice>(
-      generation.api, ordinal, ReadCard(generation.api, generation.runtime, ordinal));
+      generation.api, ordinal, ReadCard(generation.api, generation.runtime, ordinal),
+      ModuleApi::Bind(table.vendor, generation.runtime));
   for (size_t i = 0; i < table.libraries.size(); ++i) {
     const GemmLibrary& library = table.libraries[i];
     const std::optional<VendorLibrary>& file = generation.libraries[i];

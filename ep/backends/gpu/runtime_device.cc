@@ -46,8 +46,12 @@ class RuntimeDevice::Scope {
   int mode_ = kNothing;
 };
 
-RuntimeDevice::RuntimeDevice(const RuntimeApi& api, int ordinal, DeviceInfo info)
-    : api_(api), ordinal_(ordinal), info_(std::move(info)), forks_(g_forks.load()) {
+RuntimeDevice::RuntimeDevice(const RuntimeApi& api, int ordinal, DeviceInfo info, ModuleApi modules)
+    : api_(api),
+      modules_(std::move(modules)),
+      ordinal_(ordinal),
+      info_(std::move(info)),
+      forks_(g_forks.load()) {
   static_cast<void>(g_registered);
 }
 
@@ -93,6 +97,16 @@ int RuntimeDevice::Call(Capture capture, Function function, Arguments... argumen
   const int code = scope.code() == runtime_code::kSuccess ? function(arguments...) : scope.code();
   if (code != runtime_code::kSuccess) Note(code);
   return code;
+}
+
+template <typename Function>
+int RuntimeDevice::CallInContext(Capture capture, const Function& function) const noexcept {
+  const int code = Call(capture, function);
+  if (code != runtime_code::kNoContext) return code;
+  // A thread that never called anything that works on the card has the right card, and not yet its
+  // context. This brings it, in every release, and does nothing else.
+  Call(Capture::kIgnore, api_.Free, nullptr);
+  return Call(capture, function);
 }
 
 void RuntimeDevice::Note(int code) const noexcept {
@@ -286,6 +300,53 @@ Status RuntimeDevice::ElapsedMs(NativeEvent begin, NativeEvent end, double& ms) 
             "asking for the time between two events"));
   ms = elapsed;
   return Status::Ok();
+}
+
+Status RuntimeDevice::CanLoadModules() const {
+  if (modules_.complete()) return Status::Ok();
+  return {StatusCode::kNotSupported, modules_.missing()};
+}
+
+Result<NativeModule> RuntimeDevice::LoadModule(std::span<const std::byte> code) const {
+  TUNABLEOP_RETURN_IF_ERROR(CanLoadModules());
+  NativeModule module = nullptr;
+  const int result =
+      CallInContext(Capture::kIgnore, [&] { return modules_.LoadData(&module, code.data()); });
+  Status status = Check(result, "loading code");
+  if (modules_.IsUnfit(result)) {
+    return Status(StatusCode::kNotSupported, std::string(status.message()));
+  }
+  TUNABLEOP_RETURN_IF_ERROR(std::move(status));
+  return module;
+}
+
+void RuntimeDevice::UnloadModule(NativeModule module) const noexcept {
+  // It waits for the card, and would for ever.
+  if (module == nullptr || stuck()) return;
+  CallInContext(Capture::kIgnore, [&] { return modules_.Unload(module); });
+}
+
+Result<NativeFunction> RuntimeDevice::FunctionOf(NativeModule module, const char* name) const {
+  TUNABLEOP_RETURN_IF_ERROR(CanLoadModules());
+  NativeFunction function = nullptr;
+  const int result = CallInContext(Capture::kIgnore,
+                                   [&] { return modules_.GetFunction(&function, module, name); });
+  Status status = Check(result, std::string("looking for the kernel ") + name);
+  if (result == runtime_code::kSymbolNotFound) {
+    return Status(StatusCode::kNotFound, std::string(status.message()));
+  }
+  TUNABLEOP_RETURN_IF_ERROR(std::move(status));
+  return function;
+}
+
+Status RuntimeDevice::Launch(NativeFunction function, const LaunchShape& shape, const void* args,
+                             NativeStream stream) const {
+  void* parameters[] = {const_cast<void*>(args)};
+  const int code = CallInContext(Capture::kObey, [&] {
+    return modules_.Launch(function, shape.grid_x, shape.grid_y, shape.grid_z, shape.block, 1, 1,
+                           shape.shared_bytes, stream, parameters, nullptr);
+  });
+  return Check(code, "launching a kernel");
 }
 
 }  // namespace tunableop

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/gpu/module_api.h"
 #include "backends/gpu/runtime_api.h"
 #include "gemm/device.h"
 #include "gemm/status.h"
@@ -17,9 +18,10 @@ namespace tunableop {
 
 class RuntimeDevice final : public Device {
  public:
-  // `api` is copied; its library stays loaded for good. Makes nothing on the card: the vendor's
-  // context, which takes memory and time, comes with the first call that needs it.
-  RuntimeDevice(const RuntimeApi& api, int ordinal, DeviceInfo info);
+  // `api` and `modules` are copied; their libraries stay loaded for good. Makes nothing on the
+  // card: the vendor's context, which takes memory and time, comes with the first call that needs
+  // it.
+  RuntimeDevice(const RuntimeApi& api, int ordinal, DeviceInfo info, ModuleApi modules = {});
 
   std::string_view backend() const noexcept override { return api_.prefix; }
   uint32_t vendor_id() const noexcept override { return api_.vendor_id; }
@@ -56,6 +58,13 @@ class RuntimeDevice final : public Device {
   Status SynchronizeEvent(NativeEvent event) const override;
   Status ElapsedMs(NativeEvent begin, NativeEvent end, double& ms) const override;
 
+  Status CanLoadModules() const override;
+  Result<NativeModule> LoadModule(std::span<const std::byte> code) const override;
+  void UnloadModule(NativeModule module) const noexcept override;
+  Result<NativeFunction> FunctionOf(NativeModule module, const char* name) const override;
+  Status Launch(NativeFunction function, const LaunchShape& shape, const void* args,
+                NativeStream stream) const override;
+
   void GiveUpOn(NativeEvent event) const noexcept override;
   bool stuck() const noexcept override;
 
@@ -74,6 +83,9 @@ class RuntimeDevice final : public Device {
   // The code of function(arguments...), called with this card current.
   template <typename Function, typename... Arguments>
   int Call(Capture capture, Function function, Arguments... arguments) const noexcept;
+  // The same for functions that ask for a context on this thread, as CUDA's driver does.
+  template <typename Function>
+  int CallInContext(Capture capture, const Function& function) const noexcept;
   // Makes the card current: the code, and what was.
   int Enter(int& previous) const noexcept;
   // To be done with every code but success: takes it back from the thread's "last error", where
@@ -91,6 +103,7 @@ class RuntimeDevice final : public Device {
   bool Keep(const Kept& one) const noexcept;
 
   const RuntimeApi api_;
+  const ModuleApi modules_;
   const int ordinal_;
   const DeviceInfo info_;
   const uint64_t forks_;  // of the process that made this

@@ -38,29 +38,6 @@ VendorSurroundings ReadSurroundings(Vendor vendor) {
   return surroundings;
 }
 
-class Folders {
- public:
-  // Once, and only when it exists.
-  void Add(const fs::path& folder) {
-    std::error_code error;
-    if (folder.empty() || !fs::is_directory(folder, error)) return;
-    std::string name = folder.lexically_normal().string();
-    if (name.size() > 1 && name.back() == '/') name.pop_back();
-    if (std::find(folders_.begin(), folders_.end(), name) == folders_.end()) {
-      folders_.push_back(std::move(name));
-    }
-  }
-  void AddInstall(const fs::path& install) {
-    if (install.empty()) return;
-    Add(install / "lib64");
-    Add(install / "lib");
-  }
-  std::vector<std::string> Take() { return std::move(folders_); }
-
- private:
-  std::vector<std::string> folders_;
-};
-
 // "cuda-12.10" -> {12, 10}.
 std::vector<long> NumbersIn(std::string_view text) {
   std::vector<long> numbers;
@@ -97,6 +74,30 @@ std::vector<fs::path> Beginning(const fs::path& parent, std::string_view prefix)
   for (auto& [version, path] : found) paths.push_back(std::move(path));
   return paths;
 }
+
+class Folders {
+ public:
+  // Once, and only when it exists.
+  void Add(const fs::path& folder) {
+    std::error_code error;
+    if (folder.empty() || !fs::is_directory(folder, error)) return;
+    std::string name = folder.lexically_normal().string();
+    if (name.size() > 1 && name.back() == '/') name.pop_back();
+    if (std::find(folders_.begin(), folders_.end(), name) == folders_.end()) {
+      folders_.push_back(std::move(name));
+    }
+  }
+  void AddInstall(const fs::path& install) {
+    if (install.empty()) return;
+    Add(install / "lib64");
+    Add(install / "lib");
+    for (const fs::path& target : Beginning(install / "targets", "")) Add(target / "lib");
+  }
+  std::vector<std::string> Take() { return std::move(folders_); }
+
+ private:
+  std::vector<std::string> folders_;
+};
 
 // What comes before ".so": "libcudart".
 std::string_view StemOf(std::string_view name) noexcept { return name.substr(0, name.find(".so")); }
@@ -168,6 +169,7 @@ std::vector<std::string> PackageFolders(Vendor vendor, const VendorSurroundings&
     }
     folders.Add(packages / "nvidia/cuda_runtime/lib");
     folders.Add(packages / "nvidia/cublas/lib");
+    folders.Add(packages / "nvidia/cuda_nvrtc/lib");
   } else {
     folders.Add(packages / "_rocm_sdk_core/lib");
     for (const fs::path& libraries : Beginning(packages, "_rocm_sdk_libraries")) {

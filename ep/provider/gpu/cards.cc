@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <string>
 
+#include "backends/rtc/code_cache.h"
+#include "backends/rtc/kernel_library.h"
+#include "kernels/sources.h"
 #include "provider/gpu/memory_pool.h"
+#include "provider/log.h"
 #include "provider/ort_runtime.h"
 
 namespace tunableop {
@@ -87,6 +91,26 @@ Result<std::unique_ptr<Card>> Card::Create(const Gpu& gpu) {
   if (!host.ok()) return host.TakeStatus();
   card->host_memory_ = host.value();
   return card;
+}
+
+Card::Card(const Gpu& gpu) noexcept : gpu_(gpu) {}
+Card::~Card() = default;
+
+KernelLibrary& Card::kernels() {
+  std::call_once(kernels_made_, [this] {
+    const auto log = [](bool warning, const std::string& line) {
+      const Log to = DefaultLog();
+      warning ? to.Warning(line) : to.Info(line);
+    };
+    Result<std::string> folder = CodeCache::DefaultFolder();
+    if (!folder.ok())
+      log(true, "compiled kernels are not kept: " + std::string(folder.status().message()));
+    kernels_ = std::make_unique<KernelLibrary>(
+        device(), KernelLibrary::Settings{.source = &device::KernelSource,
+                                          .folder = folder.ok() ? folder.value() : "",
+                                          .log = log});
+  });
+  return *kernels_;
 }
 
 std::string Card::Name() const {

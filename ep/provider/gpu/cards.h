@@ -17,6 +17,7 @@
 
 namespace tunableop {
 
+class KernelLibrary;
 class MemoryPool;
 
 // A card that some library has kernels for. Lives until the process ends, as what it made for ONNX
@@ -24,10 +25,14 @@ class MemoryPool;
 class Card {
  public:
   static Result<std::unique_ptr<Card>> Create(const Gpu& gpu);
+  ~Card();
 
   const Gpu& gpu() const noexcept { return gpu_; }
   const std::shared_ptr<const Device>& device() const noexcept { return gpu_.device; }
   std::string Name() const;  // "cuda:0"
+
+  // The project's own kernels on this card. Made at the first call, which asks nothing of the card.
+  KernelLibrary& kernels();
 
   // Of its own memory, and of page-locked memory of the host for it.
   const OrtMemoryInfo* memory() const noexcept { return memory_; }
@@ -58,7 +63,7 @@ class Card {
   Result<Order> OrderOf(const void* memory);
 
  private:
-  explicit Card(const Gpu& gpu) noexcept : gpu_(gpu) {}
+  explicit Card(const Gpu& gpu) noexcept;
   Status SynchronizeAll();  // what our sessions have queued here
 
   const Gpu& gpu_;
@@ -67,6 +72,8 @@ class Card {
   std::mutex mutex_;  // on making what is made late
   OrtHardwareDevice* hardware_device_ = nullptr;
   uint32_t types_ = 0;  // that have kernels: 1 << DataType
+  std::once_flag kernels_made_;
+  std::unique_ptr<KernelLibrary> kernels_;
   std::mutex pools_mutex_;
   std::vector<MemoryPool*> pools_;
 };

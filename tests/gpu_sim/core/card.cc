@@ -10,7 +10,10 @@
 namespace simgpu {
 namespace {
 
+constexpr int kNoContext = -1;
+
 thread_local int current = 0;
+thread_local int context = kNoContext;  // the card whose context this thread has
 thread_local Err last_error = Err::kOk;
 
 size_t FromEnvironment(const char* name, size_t otherwise) {
@@ -79,7 +82,7 @@ Err CheckOrdinal(int ordinal) {
 
 Err SetCurrent(int ordinal) {
   const Err error = CheckOrdinal(ordinal);
-  if (error == Err::kOk) current = ordinal;
+  if (error == Err::kOk) current = context = ordinal;
   return error;
 }
 
@@ -94,8 +97,11 @@ const char* NameOf(int ordinal) {
 
 Err Healthy() {
   if (const Err error = Usable(); error != Err::kOk) return error;
+  context = current;
   return CurrentCard().lost.load();
 }
+
+bool HasContext() { return context == current; }
 
 Card* OwnerOf(const void* address) {
   for (const std::unique_ptr<Card>& card : Cards()) {

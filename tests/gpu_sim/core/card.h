@@ -63,6 +63,9 @@ SIM_API Card& CurrentCard();
 SIM_API const char* NameOf(int ordinal);
 // Usable, and the current card is not lost.
 SIM_API Err Healthy();
+// Whether this thread has the current card's context: it comes with the first call that works on
+// the card, or chooses it.
+SIM_API bool HasContext();
 
 // The card whose memory this address is; null: none.
 Card* OwnerOf(const void* address);

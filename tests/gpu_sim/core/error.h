@@ -18,6 +18,10 @@ enum class Err {
   kInvalidHandle,
   kNotReady,
   kNotSupported,
+  kUnfitImage,  // code that is none
+  kUnfitCard,   // code for another card
+  kNotFound,
+  kOutOfResources,
   // From here to kDeviceLost: the card does not recover, and everything on it fails.
   kIllegalAddress,
   kDeviceLost,

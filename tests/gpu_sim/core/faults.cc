@@ -38,6 +38,15 @@ constexpr std::string_view kKinds[] = {
     "no_handles",        // libraries make none, as when the card has no memory
     "heuristic_fails",   // the heuristic returns an error
     "no_heuristics",     // the heuristic returns an empty list
+    "compile_fails",     // the compiler finds an error in every text
+    "compile_oom",       // the compiler has no memory
+    "compile_slow",      // [:ms, 10] of real time that compiling takes
+    "old_compiler",      // nvrtc knows no card as new as this one
+    "new_compiler",      // nvrtc knows no card as old as this one any more
+    "module_fails",      // code cannot be loaded: the image is damaged
+    "module_oom",        // code cannot be loaded: no memory
+    "launch_fails",      // a launch of loaded code fails: no resources
+    "hang_kernel",       // loaded code ends when released
 };
 
 // Whether any fault is on: what every call asks first.

@@ -142,6 +142,26 @@ char* Arena::View(const void* address, size_t bytes) const {
   return view_ + (static_cast<const char*>(address) - device_);
 }
 
+std::string Arena::Whole::Gaps() const {
+  return std::string(gaps[0], gap_bytes[0]) + std::string(gaps[1], gap_bytes[1]);
+}
+
+Arena::Whole Arena::BlockOf(const void* address) const {
+  const std::lock_guard lock(mutex_);
+  Block* const block = Find(address, 1);
+  if (block == nullptr) return {};
+  Settle(*block);
+  const auto offset = static_cast<size_t>(static_cast<const char*>(address) - device_);
+  const size_t begin = std::prev(live_.upper_bound(offset))->first;
+  const size_t end = (begin + block->bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const size_t before = begin >= kSpacing ? kSpacing : 0;
+  return {device_ + begin,
+          view_ + begin,
+          block->bytes,
+          {view_ + begin - before, view_ + begin + block->bytes},
+          {before, end + kSpacing - begin - block->bytes}};
+}
+
 bool Arena::Fill(void* address, int value, size_t bytes) {
   const std::lock_guard lock(mutex_);
   Block* const block = Find(address, bytes);

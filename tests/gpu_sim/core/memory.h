@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <string>
 
 #include "core/error.h"
 
@@ -28,6 +29,16 @@ class Arena {
   // The host's view of [address, address + bytes) when all of it lies in one live allocation;
   // null otherwise.
   char* View(const void* address, size_t bytes) const;
+  // A live allocation, and the gap on either side of it that is nobody's.
+  struct Whole {
+    char* address = nullptr;
+    char* view = nullptr;  // null: there is none
+    size_t bytes = 0;
+    char* gaps[2] = {};
+    size_t gap_bytes[2] = {};
+    std::string Gaps() const;  // what is in them
+  };
+  Whole BlockOf(const void* address) const;
   // As View, for who does not touch it.
   bool Covers(const void* address, size_t bytes) const;
   // Sets every byte; false: not all of it lies in one live allocation. The bytes are written when

@@ -24,6 +24,14 @@ constexpr int VendorError(Err error) {
       return 100;
     case Err::kInvalidDevice:
       return 101;
+    case Err::kUnfitImage:
+      return 200;
+    case Err::kUnfitCard:
+      return 209;
+    case Err::kNotFound:
+      return 500;
+    case Err::kOutOfResources:
+      return 701;
     case Err::kInvalidHandle:
       return 400;
     case Err::kNotReady:

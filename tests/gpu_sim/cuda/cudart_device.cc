@@ -176,12 +176,22 @@ SIM_API const char* cudaGetErrorName(int error) {
       return "cudaErrorNoDevice";
     case 101:
       return "cudaErrorInvalidDevice";
+    case 200:
+      return "cudaErrorInvalidKernelImage";
+    case 201:
+      return "cudaErrorDeviceUninitialized";
+    case 209:
+      return "cudaErrorNoKernelImageForDevice";
     case 400:
       return "cudaErrorInvalidResourceHandle";
+    case 500:
+      return "cudaErrorSymbolNotFound";
     case 600:
       return "cudaErrorNotReady";
     case 700:
       return "cudaErrorIllegalAddress";
+    case 701:
+      return "cudaErrorLaunchOutOfResources";
     case 719:
       return "cudaErrorLaunchFailure";
     case 801:
@@ -209,12 +219,22 @@ SIM_API const char* cudaGetErrorString(int error) {
       return "no CUDA-capable device is detected";
     case 101:
       return "invalid device ordinal";
+    case 200:
+      return "device kernel image is invalid";
+    case 201:
+      return "invalid device context";
+    case 209:
+      return "no kernel image is available for execution on the device";
     case 400:
       return "invalid resource handle";
+    case 500:
+      return "named symbol not found";
     case 600:
       return "device not ready";
     case 700:
       return "an illegal memory access was encountered";
+    case 701:
+      return "too many resources requested for launch";
     case 719:
       return "unspecified launch failure";
     case 801:

@@ -201,12 +201,22 @@ SIM_API const char* hipGetErrorName(int error) {
       return "hipErrorNoDevice";
     case 101:
       return "hipErrorInvalidDevice";
+    case 200:
+      return "hipErrorInvalidImage";
+    case 201:
+      return "hipErrorInvalidContext";
+    case 209:
+      return "hipErrorNoBinaryForGpu";
     case 400:
       return "hipErrorInvalidHandle";
+    case 500:
+      return "hipErrorNotFound";
     case 600:
       return "hipErrorNotReady";
     case 700:
       return "hipErrorIllegalAddress";
+    case 701:
+      return "hipErrorLaunchOutOfResources";
     case 719:
       return "hipErrorLaunchFailure";
     case 801:
@@ -233,12 +243,22 @@ SIM_API const char* hipGetErrorString(int error) {
       return "no ROCm-capable device is detected";
     case 101:
       return "invalid device ordinal";
+    case 200:
+      return "device kernel image is invalid";
+    case 201:
+      return "invalid device context";
+    case 209:
+      return "no kernel image is available for execution on the device";
     case 400:
       return "invalid resource handle";
+    case 500:
+      return "named symbol not found";
     case 600:
       return "device not ready";
     case 700:
       return "an illegal memory access was encountered";
+    case 701:
+      return "too many resources requested for launch";
     case 719:
       return "unspecified launch failure";
     case 801:

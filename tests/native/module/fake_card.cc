@@ -257,6 +257,23 @@ Status FakeCard::ElapsedMs(NativeEvent begin, NativeEvent end, double& ms) const
   return Status::Ok();
 }
 
+Status FakeCard::CanLoadModules() const {
+  return {StatusCode::kNotSupported, "a make-believe card runs no code"};
+}
+
+Result<NativeModule> FakeCard::LoadModule(std::span<const std::byte> /*code*/) const {
+  return CanLoadModules();
+}
+
+Result<NativeFunction> FakeCard::FunctionOf(NativeModule /*module*/, const char* /*name*/) const {
+  return CanLoadModules();
+}
+
+Status FakeCard::Launch(NativeFunction /*function*/, const LaunchShape& /*shape*/,
+                        const void* /*args*/, NativeStream /*stream*/) const {
+  return CanLoadModules();
+}
+
 Status FakeCard::Launch(NativeStream stream, double ms, double warm_ms, double host_ms) const {
   const std::lock_guard lock(mutex_);
   if (!lost_.empty()) return Lost(lost_);

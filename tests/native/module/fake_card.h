@@ -63,6 +63,13 @@ class FakeCard final : public Device {
   Status QueryEvent(NativeEvent event, bool& done) const override;
   Status SynchronizeEvent(NativeEvent event) const override;
   Status ElapsedMs(NativeEvent begin, NativeEvent end, double& ms) const override;
+  // No code can be loaded here.
+  Status CanLoadModules() const override;
+  Result<NativeModule> LoadModule(std::span<const std::byte> code) const override;
+  void UnloadModule(NativeModule /*module*/) const noexcept override {}
+  Result<NativeFunction> FunctionOf(NativeModule module, const char* name) const override;
+  Status Launch(NativeFunction function, const LaunchShape& shape, const void* args,
+                NativeStream stream) const override;
   void GiveUpOn(NativeEvent event) const noexcept override;
   bool stuck() const noexcept override;
   int MakeCurrent() const noexcept override { return 0; }

@@ -17,6 +17,7 @@ PYBIND11_MODULE(tunableop_native_tests, module) {
   BindGate(module);
   BindGpu(module);
   BindLt(module);
+  BindRtc(module);
 #ifdef TUNABLEOP_SANITIZED
   BindMistakes(module);
 #endif
