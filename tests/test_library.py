@@ -41,13 +41,14 @@ def exported(library: Path) -> Iterator[str]:
                 yield data[start : data.index(b"\0", start)].decode()
 
 
-def test_the_library_exports_its_four_functions_and_nothing_else() -> None:
+def test_the_library_exports_its_five_functions_and_nothing_else() -> None:
     """Whatever else were visible could meet a symbol of the same name in another library."""
     assert sorted(exported(Path(tunableop.get_library_path()))) == [
         "CreateEpFactories",
         "ReleaseEpFactory",
         "TunableOpControl",
         "TunableOpControlFree",
+        "TunableOpReplay",
     ]
 
 

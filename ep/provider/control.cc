@@ -107,6 +107,37 @@ json Stats(const SessionState& state) {
           {"rejected", stats.rejected}};
 }
 
+// Of a session that is to have none, too.
+json GraphStats(const std::string& token) {
+  const std::shared_ptr<GpuSession> gpu = Sessions().FindGpu(token);
+  const bool enabled = gpu != nullptr && gpu->graphs().enabled();
+  const Graphs::Stats stats = enabled ? gpu->graphs().stats() : Graphs::Stats();
+  const Graphs::Limits limits = enabled ? gpu->graphs().limits() : Graphs::Limits();
+  return {{"enabled", enabled},
+          {"max_graphs", limits.graphs},
+          {"graph_memory", limits.bytes},
+          {"alive", stats.alive},
+          {"captured", stats.captured},
+          {"replayed", stats.replayed},
+          {"recaptured", stats.recaptured},
+          {"discarded", stats.discarded},
+          {"evicted", stats.evicted},
+          {"bytes", stats.bytes},
+          {"refused", stats.refused}};
+}
+
+json Graph(const json& arguments, bool release) {
+  const std::shared_ptr<GpuSession> gpu = Sessions().FindGpu(Text(arguments, "token"));
+  if (gpu == nullptr) throw Failure(StatusCode::kNotFound, "the session is gone");
+  const int id = arguments.value("id", 0);
+  if (release) {
+    gpu->graphs().Release(id);
+    return json::object();
+  }
+  const Graphs::View view = gpu->graphs().Look(id);
+  return {{"captured", view.captured}, {"bytes", view.bytes}, {"refused", view.refused}};
+}
+
 json Counters(const PerfReading& reading) {
   const auto number = [](const std::optional<double>& value) {
     return value ? json(*value) : json(nullptr);
@@ -259,7 +290,18 @@ std::string Call(const std::string& method, const json& arguments) {
   if (method == "selftest_case") return Dump(SelfTestCase(arguments));
   if (method == "measure_stock") return Dump(MeasureStock(arguments));
   const std::shared_ptr<SessionState> state = Session(arguments);
-  if (method == "stats") return Dump(Stats(*state));
+  if (method == "stats") {
+    json stats = Stats(*state);
+    stats["graphs"] = GraphStats(Text(arguments, "token"));
+    return Dump(stats);
+  }
+  if (method == "graph" || method == "release_graph") {
+    return Dump(Graph(arguments, method == "release_graph"));
+  }
+  if (method == "note_graphs") {
+    state->NoteGraphs(Text(arguments, "line"));
+    return "{}";
+  }
   if (method == "explain") return Dump(Explain(*state));
   if (method == "get_results") return state->GetResults();
   if (method == "set_results") return Dump(SetResults(*state, arguments));

@@ -3,6 +3,8 @@
 // ("cache.save", "cache.load").
 #pragma once
 
+#include <cstddef>
+
 extern "C" {
 
 // Carries out `method` with `arguments` (a JSON object; "token" names the session as given by the
@@ -22,11 +24,30 @@ extern "C" {
 //   load_cache      {token, path}          {"problems": [...]}
 //   save_cache      {token, path}          {}
 //   save_own_cache  {token}                {}
+//   graph           {token, id}            {"captured", "bytes", "refused"}
+//   release_graph   {token, id}            {}
+//   note_graphs     {token, line}          {}; why there are none
 //   measure_stock   {m, n, k, ...}         {"median_ms", "alone_ms", ...}; see
 //                                          provider/stock_check.h, whose fields the arguments are,
 //                                          all integers; once ONNX Runtime has loaded the library
 __attribute__((visibility("default"))) int TunableOpControl(const char* method,
                                                             const char* arguments, char** reply);
 __attribute__((visibility("default"))) void TunableOpControlFree(char* reply);
+
+// Of one bound buffer, on the card, with the host's.
+struct TunableOpTransfer {
+  void* card;
+  void* host;
+  size_t bytes;
+};
+// Fills buffers that the graph `id` of a session reads, launches it and fetches what it wrote.
+// Returns when that is done: 0, or a StatusCode and an error text in `*error`, freed as above.
+// kNotFound: there is no such graph (now): ONNX Runtime's Run captures it (again). Thread-safe, but
+// for the buffers.
+__attribute__((visibility("default"))) int TunableOpReplay(const char* token, int id,
+                                                           const TunableOpTransfer* in,
+                                                           size_t in_count,
+                                                           const TunableOpTransfer* out,
+                                                           size_t out_count, char** error);
 
 }  // extern "C"

@@ -147,9 +147,9 @@ OrtStatus* Factory::CreateEpImpl(OrtEpFactory* self, const OrtHardwareDevice* co
     auto state =
         std::make_shared<SessionState>(std::move(options).value(), log, std::move(target).value());
     if (state->options().graphs && !on_card) {
-      state->RefuseGraphs("this session runs on the CPU");
+      state->NoteGraphs("there are no graphs: this session runs on the CPU");
     } else if (state->options().graphs && !CanCapture()) {
-      state->RefuseGraphs("onnxruntime " + Ort().runtime_version +
+      state->NoteGraphs("there are no graphs: onnxruntime " + Ort().runtime_version +
                           " cannot capture them for a plugin provider; 1.26 or newer can");
     }
     if (!state->options().cache_path.empty()) {

@@ -154,11 +154,8 @@ bool Provider::IsGraphCapturedImpl(const OrtEp* self, int id) noexcept {
 }
 
 OrtStatus* Provider::ReplayGraphImpl(OrtEp* self, int id) noexcept {
-  Runs().Started();
-  OrtStatus* status =
-      Guard([&] { return static_cast<Provider*>(self)->gpu_->graphs().Replay(id); });
-  Runs().Ended();
-  return status;
+  const ServedRun run;
+  return Guard([&] { return static_cast<Provider*>(self)->gpu_->graphs().Replay(id); });
 }
 
 OrtStatus* Provider::ReleaseCapturedGraphImpl(OrtEp* self, int id) noexcept {
@@ -236,7 +233,7 @@ Status Provider::SetDynamicOption(std::string_view key, std::string_view value) 
     return Status::Ok();
   }
   if (key == "session.token") {
-    Sessions().Name(std::string(value), state_);
+    Sessions().Name(std::string(value), state_, gpu_);
     return Status::Ok();
   }
   return {StatusCode::kInvalidArgument,

@@ -40,6 +40,15 @@ class RunGate {
 
 RunGate& Runs();
 
+// A run, while this lives.
+class ServedRun {
+ public:
+  ServedRun() noexcept { Runs().Started(); }
+  ~ServedRun() { Runs().Ended(); }
+  ServedRun(const ServedRun&) = delete;
+  ServedRun& operator=(const ServedRun&) = delete;
+};
+
 // Cores of this machine that were idle in the last tenth of a second or so; 0 where the system does
 // not say. Thread-safe.
 double IdleCores() noexcept;

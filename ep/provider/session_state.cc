@@ -88,10 +88,10 @@ ChoiceState SessionState::Choices() const noexcept {
   return {choice_changes_.load(), DenialCount(), background_.size() == 0};
 }
 
-void SessionState::RefuseGraphs(std::string why) {
-  why = "enable_graph=1, and there are no graphs: " + why;
-  log_.Warning(why);
-  Note(std::move(why));
+void SessionState::NoteGraphs(std::string line) {
+  line = "enable_graph=1: " + line;
+  log_.Warning(line);
+  Note(std::move(line));
 }
 
 SessionStats SessionState::Stats() const {

@@ -155,8 +155,8 @@ class SessionState {
   void AddWeight(size_t bytes) noexcept {
     weight_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   }
-  // The user asked for graphs, and the session has none: why.
-  void RefuseGraphs(std::string why);
+  // The user asked for graphs, and there are none: a line for the log and the report.
+  void NoteGraphs(std::string line);
 
   HeapTrim& heap_trim() noexcept { return heap_trim_; }
   // Where runs are told to ONNX Runtime's profile. A profiler may hold it longer than the session.

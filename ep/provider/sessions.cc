@@ -4,16 +4,23 @@
 
 namespace tunableop {
 
-void SessionNames::Name(std::string token, const std::shared_ptr<SessionState>& state) {
+void SessionNames::Name(std::string token, const std::shared_ptr<SessionState>& state,
+                        const std::shared_ptr<GpuSession>& gpu) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(by_token_, [](const auto& item) { return item.second.expired(); });
-  by_token_.insert_or_assign(std::move(token), state);
+  std::erase_if(by_token_, [](const auto& item) { return item.second.state.expired(); });
+  by_token_.insert_or_assign(std::move(token), Named{state, gpu});
 }
 
 std::shared_ptr<SessionState> SessionNames::Find(const std::string& token) {
   const std::lock_guard lock(mutex_);
   const auto found = by_token_.find(token);
-  return found == by_token_.end() ? nullptr : found->second.lock();
+  return found == by_token_.end() ? nullptr : found->second.state.lock();
+}
+
+std::shared_ptr<GpuSession> SessionNames::FindGpu(const std::string& token) {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_token_.find(token);
+  return found == by_token_.end() ? nullptr : found->second.gpu.lock();
 }
 
 SessionNames& Sessions() {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 
+#include "provider/gpu/gpu_session.h"
 #include "provider/session_state.h"
 
 namespace tunableop {
@@ -13,13 +14,21 @@ namespace tunableop {
 // Thread-safe. Holds no session alive.
 class SessionNames {
  public:
-  void Name(std::string token, const std::shared_ptr<SessionState>& state);
+  // `gpu` is null on a CPU.
+  void Name(std::string token, const std::shared_ptr<SessionState>& state,
+            const std::shared_ptr<GpuSession>& gpu);
   // nullptr: no such token, or the session is gone.
   std::shared_ptr<SessionState> Find(const std::string& token);
+  // nullptr: the same, or it is on a CPU.
+  std::shared_ptr<GpuSession> FindGpu(const std::string& token);
 
  private:
   std::mutex mutex_;
-  std::map<std::string, std::weak_ptr<SessionState>> by_token_;
+  struct Named {
+    std::weak_ptr<SessionState> state;
+    std::weak_ptr<GpuSession> gpu;
+  };
+  std::map<std::string, Named> by_token_;
 };
 
 SessionNames& Sessions();

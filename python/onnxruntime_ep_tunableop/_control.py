@@ -22,6 +22,31 @@ _tokens: weakref.WeakKeyDictionary[ort.InferenceSession, str] = weakref.WeakKeyD
 _GONE = "the session is gone"  # as the native side says it
 
 
+def token_of(session: ort.InferenceSession) -> str:
+    """As `_token`."""
+    return _token(session)
+
+
+def graph_settings(session: ort.InferenceSession) -> dict[str, Any]:
+    """ "enabled", "max_graphs", "graph_memory" as they hold, and the counters of `GraphStats`."""
+    return dict(_ask(session, "stats")["graphs"])
+
+
+def graph_view(session: ort.InferenceSession, number: int) -> dict[str, Any]:
+    """ "captured", "bytes", "refused" of one graph."""
+    return dict(_ask(session, "graph", id=number))
+
+
+def release_graph(session: ort.InferenceSession, number: int) -> None:
+    """Its memory is free again; a number that has no graph is no error."""
+    _ask(session, "release_graph", id=number)
+
+
+def note_graphs(session: ort.InferenceSession, line: str) -> None:
+    """For `explain`, and ONNX Runtime's log."""
+    _ask(session, "note_graphs", line=line)
+
+
 def _token(session: ort.InferenceSession) -> str:
     """The name under which the native side knows the session; given at the first question."""
     token = _tokens.get(session)
@@ -116,6 +141,23 @@ def set_tuning_results(session: ort.InferenceSession, results: dict[str, Any]) -
 
 
 @dataclass(frozen=True)
+class GraphStats:
+    """Graphs of one session (`enable_graph`)."""
+
+    enabled: bool = False  #: asked for, and possible; otherwise a note of `explain` says why not
+    max_graphs: int = 0
+    graph_memory: int = 0  #: bytes, at most
+    alive: int = 0
+    bytes: int = 0  #: of the card, that belong to graphs
+    captured: int = 0
+    replayed: int = 0
+    recaptured: int = 0  #: since a choice had changed
+    discarded: int = 0  #: captures of which nothing came
+    evicted: int = 0  #: for want of room
+    refused: dict[str, int] = field(default_factory=dict)  #: numbers that run without a graph, by reason
+
+
+@dataclass(frozen=True)
 class Stats:
     """Counters of one session since it was made."""
 
@@ -139,6 +181,7 @@ class Stats:
     #: `denied` by reason: "wrong answer", "returned an error", "did not return", "denied" (before) ...
     rejected: dict[str, int] = field(default_factory=dict)
     fallbacks: dict[str, int] = field(default_factory=dict)  #: runs on an unmeasured kernel, by reason
+    graphs: GraphStats = field(default_factory=GraphStats)
 
     @property
     def hit_rate(self) -> float:
@@ -153,7 +196,8 @@ class Stats:
 
 def stats(session: ort.InferenceSession) -> Stats:
     """The session's counters."""
-    return Stats(**_ask(session, "stats"))
+    answer = _ask(session, "stats")
+    return Stats(**(answer | {"graphs": GraphStats(**answer["graphs"])}))
 
 
 @dataclass(frozen=True)

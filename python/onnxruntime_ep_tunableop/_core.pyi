@@ -2,9 +2,22 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TypedDict
+from typing import Any, TypedDict
+
+import numpy.typing as npt
 
 __version__: str
+
+class GraphCall:
+    """Launches one captured graph of a session."""
+
+    def __init__(
+        self, library_path: str, token: str, id: int, inputs: Sequence[int], outputs: Sequence[int]
+    ) -> None:
+        """Addresses of the buffers that were bound."""
+
+    def run(self, inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[Any]]) -> bool:
+        """Copies in, launches, copies out. False: there is no graph now."""
 
 class LibraryState(TypedDict):
     """One GEMM library that the project knows, present or not."""

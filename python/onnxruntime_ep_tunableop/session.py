@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import onnxruntime as ort
 
-from . import _control, _devices, _options
+from . import _control, _devices, _graphs, _options
 from ._binding import FreshBinding
 from ._devices import CPU_PROVIDER as CPU_PROVIDER
 from ._devices import Provider
@@ -26,6 +26,7 @@ logger = logging.getLogger("tunableop")
 
 _saved_at_exit: weakref.WeakSet[InferenceSession] = weakref.WeakSet()
 
+GRAPHS = "enable_graph"
 NO_CPU_FALLBACK = "session.disable_cpu_ep_fallback"
 
 #: What ort.InferenceSession takes by keyword only. It ignores others, so a misspelt option would be lost.
@@ -308,8 +309,19 @@ class InferenceSession(ort.InferenceSession):
         )
         if not _options.config_entry(options, _options.RECORD_ASSIGNMENT):
             options.add_session_config_entry(_options.RECORD_ASSIGNMENT, "1")
+        self._graphs: _graphs.Graphs | None = None
+        wants_graphs = (texts.get(GRAPHS) or _options.config_entry(options, _options.PREFIX + GRAPHS)) == "1"
+        why_none = ""
         try:
-            self._create(model, options, others, texts, kwargs)
+            try:
+                self._create(model, options, others, texts, kwargs)
+            except Exception as error:
+                if not wants_graphs or _graphs.REFUSAL not in str(error):
+                    raise
+                why_none = str(error).partition(_graphs.REFUSAL)[2].partition(" as ")[2].strip(" .")
+                if _options.config_entry(options, _options.PREFIX + GRAPHS) or _has_providers(options):
+                    options.add_session_config_entry(_options.PREFIX + GRAPHS, "0")
+                self._create(model, options, others, texts | {GRAPHS: "0"}, kwargs)
         except Exception as error:
             text = str(error)
             for start in ("TunableOp option", "TunableOp has no option", "TunableOp environment variable"):
@@ -317,6 +329,8 @@ class InferenceSession(ort.InferenceSession):
                     raise OptionError(text[text.index(start) :].strip()) from error
             raise
         self._check_assignment()
+        if wants_graphs:
+            self._prepare_graphs(why_none)
         _warn_of_a_missing_cache(texts)
         # Whatever way a cache was named; without one there is nothing to save.
         _saved_at_exit.add(self)
@@ -361,6 +375,45 @@ class InferenceSession(ort.InferenceSession):
                 _add(options, others)
             super().__init__(argument, options, **kwargs)
         _devices.check_stock(device, added, self.get_providers())
+
+    def _prepare_graphs(self, why_none: str) -> None:
+        """`why_none`: ONNX Runtime refused to make the session with graphs, and made it without."""
+        stats = _control.stats(self)
+        if stats.graphs.enabled:
+            card = next(entry for entry in _devices.listed() if entry.id == stats.device)
+            self._graphs = _graphs.Graphs(self, _graphs.Memory(card))
+        elif why_none:
+            others = sorted(
+                {
+                    node.op_type
+                    for part in self.get_provider_graph_assignment_info()
+                    if part.ep_name != EP_NAME
+                    for node in part.get_nodes()
+                }
+            )
+            rest = f" (not on {EP_NAME}: {', '.join(others)})" if others else ""
+            _control.note_graphs(self, f"there are no graphs: onnxruntime says that {why_none}{rest}")
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: dict[str, Any],
+        run_options: ort.RunOptions | None = None,
+    ) -> Sequence[Any]:
+        """As `ort.InferenceSession`; with `enable_graph`, and without run options, from a captured graph."""
+        graphs = self._graphs if run_options is None else None
+        if graphs is None:
+            return cast("Sequence[Any]", super().run(output_names, input_feed, run_options))
+        results = graphs.run(self, output_names, input_feed)
+        if results is None:
+            results = super().run(output_names, input_feed)
+            graphs.learn(output_names, input_feed, results)
+        return results
+
+    def set_providers(self, *providers: Any, **named: Any) -> None:
+        """As `ort.InferenceSession`."""
+        self._graphs = None  # they are of the session that goes
+        super().set_providers(*providers, **named)
 
     def io_binding(self) -> ort.IOBinding:
         """An `ort.IOBinding`; where onnxruntime has a provider of its own for cards, with fresh inputs."""

@@ -1,7 +1,10 @@
 #include "provider/gpu/graphs.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <utility>
+#include <vector>
 
 #include "provider/per_process.h"
 
@@ -12,20 +15,32 @@ namespace {
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 constexpr int kOrdinaryRuns = 1;
 constexpr int kRunsBeforeCapture = 2;
+// Of a replay's copies to and from the host.
+constexpr size_t kMostStaged = size_t{1} << 20;
 // Each costs two runs, and ONNX Runtime gives up after eight within one call.
 constexpr int kMostFailures = 2;
 
 thread_local GraphRun* current_run = nullptr;
 
-// Of the run that ended last on this thread.
-struct LastRun {
+// The run that this thread is in, or the last one it was in.
+struct ThreadRun {
   const Graphs* of = nullptr;
   int id = 0;
+  GraphRun run;
+  ChoiceState choices;
+  bool has_turn = false;
+  // When it has ended:
   bool again = true;    // ONNX Runtime should run it again, if there is no graph
   bool undone = false;  // it was recorded, and nothing came of it: its results are missing
   bool asked = true;    // ONNX Runtime has asked since
 };
-thread_local LastRun last_run;
+thread_local ThreadRun thread_run;
+
+constexpr const char* kNotWhole =
+    "not all kernels were called on the thread of the run (execution_mode=ORT_PARALLEL?)";
+constexpr const char* kCopied =
+    "a tensor was copied to or from the host during the run, which a graph would not repeat: bind "
+    "inputs and outputs on the card";
 
 }  // namespace
 
@@ -81,12 +96,13 @@ void Graphs::Refuse(Slot& slot, std::string why) {
   slot.refused = std::move(why);
 }
 
+size_t Graphs::BytesOf(const Slot& slot) const noexcept {
+  return memory_->BytesOf(slot.memory) + host_memory_->BytesOf(slot.memory);
+}
+
 void Graphs::EvictOthers(int id) {
-  const auto bytes_of = [this](const Slot& slot) {
-    return memory_->BytesOf(slot.memory) + host_memory_->BytesOf(slot.memory);
-  };
   size_t bytes = 0;
-  for (const auto& [other, slot] : slots_) bytes += bytes_of(slot);
+  for (const auto& [other, slot] : slots_) bytes += BytesOf(slot);
   while (bytes > limits_.bytes) {
     auto oldest = slots_.end();
     for (auto at = slots_.begin(); at != slots_.end(); ++at) {
@@ -94,13 +110,13 @@ void Graphs::EvictOthers(int id) {
       if (oldest == slots_.end() || at->second.used < oldest->second.used) oldest = at;
     }
     if (oldest == slots_.end()) break;
-    bytes -= bytes_of(oldest->second);
+    bytes -= BytesOf(oldest->second);
     Drop(oldest->second);
     slots_.erase(oldest);
     ++stats_.evicted;
   }
   Slot& slot = slots_.at(id);
-  if (bytes_of(slot) > limits_.bytes) Refuse(slot, "its memory is more than graph_memory allows");
+  if (BytesOf(slot) > limits_.bytes) Refuse(slot, "its memory is more than graph_memory allows");
 }
 
 Status Graphs::MakeQueue() {
@@ -116,7 +132,12 @@ Status Graphs::MakeQueue() {
 }
 
 Status Graphs::Start(int id, const ChoiceState& choices) {
-  last_run = {this, id, false, false, true};
+  ThreadRun& mine = thread_run;
+  mine = ThreadRun();
+  mine.of = this;
+  mine.id = id;
+  mine.choices = choices;
+  mine.again = false;
   if (!enabled() || id < 1) return Status::Ok();
   std::unique_lock lock(turn_);
   if (closed_) return Status::Ok();
@@ -125,129 +146,193 @@ Status Graphs::Start(int id, const ChoiceState& choices) {
   if (slot.refused.empty() && streams_->has_foreign()) {
     Refuse(slot, "another provider's kernels use the card in this session");
   }
-  if (!slot.refused.empty()) return Status::Ok();
-  if (slot.graph) {  // somebody captured it since ONNX Runtime asked; this run is made all the same
+  // Somebody may have captured it since ONNX Runtime asked: this run is made all the same.
+  if (!slot.refused.empty() || slot.graph) return Status::Ok();
+  mine.run.session = streams_.get();
+  if (const Status status = BeginRun(slot, mine.run); !status.ok()) {
+    if (streams_->device()->lost()) return {status.code(), std::string(status.message())};
+    Refuse(slot, std::string(status.message()));  // the run goes on without
     return Status::Ok();
   }
-  run_ = GraphRun{.session = streams_.get()};
-  run_id_ = id;
-  run_choices_ = choices;
-  Status status = BeginRun(slot);
-  if (!status.ok()) {  // the run goes on without
-    Refuse(slot, std::string(status.message()));
-    return Status::Ok();
-  }
-  SetCurrentGraphRun(&run_);
-  static_cast<void>(lock.release());  // NOLINT(bugprone-unused-return-value): until End
+  SetCurrentGraphRun(&mine.run);
+  mine.has_turn = mine.run.queue != nullptr;
+  // Until End.
+  if (mine.has_turn) static_cast<void>(lock.release());  // NOLINT(bugprone-unused-return-value)
   return Status::Ok();
 }
 
-Status Graphs::BeginRun(Slot& slot) {
+Status Graphs::BeginRun(Slot& slot, GraphRun& run) {
   if (slot.runs < kOrdinaryRuns) return Status::Ok();
   TUNABLEOP_RETURN_IF_ERROR(MakeQueue());
-  run_.memory = slot.memory;
-  run_.queue = queue_.get();
-  if (slot.runs < kRunsBeforeCapture) return streams_->device()->Synchronize(streams_->own());
-  TUNABLEOP_RETURN_IF_ERROR(streams_->device()->BeginCapture(queue_->stream()));
-  run_.recording = true;
+  if (slot.runs < kRunsBeforeCapture) {
+    // It reads what was queued there.
+    TUNABLEOP_RETURN_IF_ERROR(streams_->device()->Synchronize(streams_->own()));
+  } else {
+    TUNABLEOP_RETURN_IF_ERROR(streams_->device()->BeginCapture(queue_->stream()));
+    run.recording = true;
+  }
+  run.memory = slot.memory;
+  run.queue = queue_.get();
   return Status::Ok();
 }
 
 Status Graphs::End(uint64_t kernels) {
-  if (CurrentGraphRun(streams_.get()) == nullptr) {
-    last_run.asked = false;
-    return Status::Ok();
-  }
-  const std::unique_lock lock(turn_, std::adopt_lock);
+  ThreadRun& mine = thread_run;
+  mine.asked = false;
+  if (CurrentGraphRun(streams_.get()) == nullptr) return Status::Ok();
+  const auto lock =
+      mine.has_turn ? std::unique_lock(turn_, std::adopt_lock) : std::unique_lock(turn_);
   SetCurrentGraphRun(nullptr);
-  Status status;
-  Slot& slot = slots_.at(run_id_);
-  const bool whole = !run_.failed && run_.kernels == kernels;
-  if (run_.recording) {
-    EndCapture(run_id_, slot, whole, status);
-  } else {
-    if (run_.queue != nullptr) status = streams_->device()->Synchronize(queue_->stream());
-    if (whole && status.ok()) ++slot.runs;
-    if (!whole && !run_.failed && ++slot.failures >= kMostFailures) {
-      Refuse(slot, "not all of its kernels ran on the thread of the run");
-    }
-  }
-  if (run_.copied && slot.refused.empty()) {
-    last_run.undone = run_.recording;
-    Refuse(slot,
-           "a tensor was copied to or from the host in the run: bind inputs and outputs on "
-           "the card");
-  }
+  const auto found = slots_.find(mine.id);
+  if (found == slots_.end()) return Status::Ok();  // it made room for others
+  Slot& slot = found->second;
+  const bool whole = !mine.run.failed && mine.run.kernels == kernels;
+  Status status = mine.run.recording ? EndCapture(slot, whole) : EndRun(slot, whole);
+  if (mine.run.copied && slot.refused.empty()) Refuse(slot, kCopied);
   // Where nothing came of a recording the results are missing: once more, whatever follows.
-  last_run.again = slot.refused.empty() || last_run.undone;
-  last_run.asked = false;
+  mine.again = slot.refused.empty() || mine.undone;
   return status;
 }
 
-void Graphs::EndCapture(int id, Slot& slot, bool whole, Status& status) {
+Status Graphs::EndRun(Slot& slot, bool whole) {
+  const ThreadRun& mine = thread_run;
+  if (mine.run.queue != nullptr) {
+    TUNABLEOP_RETURN_IF_ERROR(streams_->device()->Synchronize(queue_->stream()));
+  }
+  if (whole) {
+    slot.runs = mine.run.queue != nullptr ? kRunsBeforeCapture : std::max(slot.runs, kOrdinaryRuns);
+  } else if (!mine.run.failed) {
+    Fail(slot, kNotWhole);
+  }
+  return Status::Ok();
+}
+
+Status Graphs::EndCapture(Slot& slot, bool whole) {
+  ThreadRun& mine = thread_run;
   const std::shared_ptr<const Device>& device = streams_->device();
   Result<DeviceGraph> graph = DeviceGraph::EndCapture(device, queue_->stream());
-  if (graph.ok() && whole && !run_.copied) {
+  Status status = graph.ok() ? Status::Ok() : graph.TakeStatus();
+  if (status.ok() && whole && !mine.run.copied) {
     status = device->LaunchGraph(graph.value().get(), streams_->own());
     if (status.ok()) {
       slot.graph = std::move(graph).value();
-      slot.choices = run_choices_;
+      slot.choices = mine.choices;
       slot.failures = 0;
       ++stats_.captured;
-      EvictOthers(id);
-      return;
+      EvictOthers(mine.id);
+      return status;
     }
   }
-  last_run.undone = true;
+  mine.undone = true;
   ++stats_.discarded;
   slot.runs = kOrdinaryRuns;
-  if (run_.failed || ++slot.failures < kMostFailures) return;
-  Refuse(slot, graph.ok() ? (status.ok() ? "not all of its kernels ran on the thread of the run"
-                                         : std::string(status.message()))
-                          : std::string(graph.status().message()));
-  if (!device->lost()) status = Status::Ok();
+  if (device->lost()) return status;
+  // ONNX Runtime tells the caller of a kernel's failure, and the next run may do without.
+  if (!mine.run.failed) Fail(slot, status.ok() ? kNotWhole : std::string(status.message()));
+  return Status::Ok();
+}
+
+void Graphs::Fail(Slot& slot, std::string why) {
+  if (++slot.failures >= kMostFailures) Refuse(slot, std::move(why));
 }
 
 bool Graphs::WantsGraph() const noexcept {
   if (!enabled()) return false;
   // Before any run of this session on this thread, it is asked whether there are graphs at all.
-  return last_run.of != this || last_run.again;
+  return thread_run.of != this || thread_run.again;
+}
+
+Graphs::Slot* Graphs::Captured(int id) noexcept {
+  const auto found = slots_.find(id);
+  return found == slots_.end() || !found->second.graph ? nullptr : &found->second;
+}
+
+bool Graphs::IsOld(const Slot& slot, const ChoiceState& choices) noexcept {
+  return slot.choices.denials != choices.denials ||
+         (slot.choices.changes != choices.changes && choices.settled);
 }
 
 bool Graphs::IsCaptured(int id, const ChoiceState& choices) noexcept {
   if (!enabled() || id < 1) return false;
-  const bool after_run = last_run.of == this && !std::exchange(last_run.asked, true);
-  if (after_run && last_run.undone) return false;
+  ThreadRun& mine = thread_run;
+  const bool after_run = mine.of == this && mine.id == id && !std::exchange(mine.asked, true);
+  if (after_run && mine.undone) return false;
   const std::lock_guard lock(turn_);
-  const auto found = slots_.find(id);
-  if (found == slots_.end() || !found->second.graph) return false;
-  Slot& slot = found->second;
+  Slot* slot = Captured(id);
+  if (slot == nullptr) return false;
   // What the run that ended just now captured holds at least for its own answer.
-  if (after_run) return true;
-  const bool changed = slot.choices.changes != choices.changes && choices.settled;
-  if (!changed && slot.choices.denials == choices.denials) return true;
+  if (after_run || !IsOld(*slot, choices)) return true;
   static_cast<void>(streams_->device()->Synchronize(streams_->own()));
-  slot.graph = DeviceGraph();
-  slot.runs = kOrdinaryRuns;
+  slot->graph = DeviceGraph();
+  slot->runs = kOrdinaryRuns;
   ++stats_.recaptured;
   return false;
 }
 
-Status Graphs::Replay(int id) {
-  {
-    const std::lock_guard lock(turn_);
-    const auto found = slots_.find(id);
-    if (found == slots_.end() || !found->second.graph) {
-      return {StatusCode::kNotFound,
-              "TunableOp: the graph with gpu_graph_id=" + std::to_string(id) +
-                  " was released, or made room for others, a moment ago: run it again"};
-    }
-    found->second.used = ++clock_;
-    ++stats_.replayed;
-    TUNABLEOP_RETURN_IF_ERROR(
-        streams_->device()->LaunchGraph(found->second.graph.get(), streams_->own()));
+Status Graphs::Launch(int id, const ChoiceState* choices, std::span<const Transfer> in) {
+  const Device& device = *streams_->device();
+  const std::lock_guard lock(turn_);
+  Slot* slot = Captured(id);
+  if (slot == nullptr || (choices != nullptr && IsOld(*slot, *choices))) {
+    return {StatusCode::kNotFound,
+            "TunableOp: the graph with gpu_graph_id=" + std::to_string(id) +
+                " was released, or made room for others, a moment ago: run it again"};
   }
+  for (const Transfer& one : in) {
+    TUNABLEOP_RETURN_IF_ERROR(
+        device.Copy(one.card, one.host, one.bytes, CopyKind::kHostToDevice, streams_->own()));
+  }
+  slot->used = ++clock_;
+  ++stats_.replayed;
+  return device.LaunchGraph(slot->graph.get(), streams_->own());
+}
+
+Status Graphs::Replay(int id) {
+  TUNABLEOP_RETURN_IF_ERROR(Launch(id, nullptr, {}));
   return streams_->device()->Synchronize(streams_->own());
+}
+
+Status Graphs::Replay(int id, const ChoiceState& choices, std::span<const Transfer> in,
+                      std::span<const Transfer> out) {
+  const Device& device = *streams_->device();
+  // Small ones through page-locked memory, where a copy does not wait for the card.
+  size_t bytes = 0;
+  for (const Transfer& one : in) bytes += one.bytes;
+  for (const Transfer& one : out) bytes += one.bytes;
+  const auto free = [this](void* memory) { host_memory_->Free(memory); };
+  const std::unique_ptr<void, decltype(free)> staged(
+      bytes <= kMostStaged ? host_memory_->Allocate(bytes) : nullptr, free);
+  std::vector<Transfer> ins(in.begin(), in.end());
+  std::vector<Transfer> outs(out.begin(), out.end());
+  if (staged != nullptr) {
+    auto* at = static_cast<std::byte*>(staged.get());
+    for (Transfer& one : ins) {
+      std::memcpy(at, one.host, one.bytes);
+      one.host = std::exchange(at, at + one.bytes);
+    }
+    for (Transfer& one : outs) one.host = std::exchange(at, at + one.bytes);
+  }
+  Status status = Launch(id, &choices, ins);
+  for (const Transfer& one : outs) {
+    if (!status.ok()) break;
+    status = device.Copy(one.host, one.card, one.bytes, CopyKind::kDeviceToHost, streams_->own());
+  }
+  // Whatever happened: what was queued uses that memory.
+  Status done = device.Synchronize(streams_->own());
+  TUNABLEOP_RETURN_IF_ERROR(std::move(status));
+  TUNABLEOP_RETURN_IF_ERROR(std::move(done));
+  if (staged != nullptr) {
+    for (size_t i = 0; i < outs.size(); ++i) std::memcpy(out[i].host, outs[i].host, out[i].bytes);
+  }
+  return Status::Ok();
+}
+
+Graphs::View Graphs::Look(int id) const {
+  const std::lock_guard lock(turn_);
+  const auto found = slots_.find(id);
+  if (found == slots_.end()) return {};
+  const Slot& slot = found->second;
+  return {static_cast<bool>(slot.graph), BytesOf(slot), slot.refused};
 }
 
 void Graphs::Release(int id) noexcept {
@@ -263,7 +348,7 @@ Graphs::Stats Graphs::stats() const {
   Stats stats = stats_;
   for (const auto& [id, slot] : slots_) {
     stats.alive += slot.graph ? 1 : 0;
-    stats.bytes += memory_->BytesOf(slot.memory) + host_memory_->BytesOf(slot.memory);
+    stats.bytes += BytesOf(slot);
   }
   return stats;
 }

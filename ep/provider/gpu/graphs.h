@@ -1,12 +1,11 @@
 // Graphs of whole runs: recorded once, launched as one piece of work from then on.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
+#include <span>
 #include <string>
 
 #include "gemm/device_memory.h"
@@ -31,8 +30,8 @@ namespace tunableop {
 // own, which nobody else gets while the graph lives, and runs on the stream that graphs are
 // recorded on, so that libraries have made there what they need. The third is recorded. The graph
 // is launched on the session's own stream, in the order of everything else; so the other stream
-// only does work in second runs, and one workspace serves all graphs. Runs that have a number take
-// turns.
+// only does work in second runs, and one workspace serves all graphs. Second and third
+// runs and replays take turns.
 class Graphs {
  public:
   struct Limits {
@@ -71,9 +70,26 @@ class Graphs {
   bool IsCaptured(int id, const ChoiceState& choices) noexcept;
   // Returns when the card is done. kNotFound: there is no such graph (any more).
   Status Replay(int id);
+  // The same for who keeps the buffers that were bound: fills some from the host's memory before,
+  // and fetches others after. kNotFound as well where the graph has to be captured anew: by Run.
+  struct Transfer {
+    void* card;
+    void* host;
+    size_t bytes;
+  };
+  Status Replay(int id, const ChoiceState& choices, std::span<const Transfer> in,
+                std::span<const Transfer> out);
   // Without one: nothing to do.
   void Release(int id) noexcept;
 
+  struct View {
+    bool captured = false;
+    size_t bytes = 0;  // that belong to it
+    std::string refused;
+  };
+  View Look(int id) const;
+
+  const Limits& limits() const noexcept { return limits_; }
   Stats stats() const;
 
   // The session ends. A lost card is not waited for.
@@ -83,21 +99,28 @@ class Graphs {
   struct Slot {
     uint32_t memory = 0;  // its name in the pools
     int runs = 0;         // whole ones, towards a capture
-    int failures = 0;     // captures that were discarded
+    int failures = 0;     // runs of which nothing came, though ONNX Runtime did not fail
     DeviceGraph graph;
     ChoiceState choices;  // of the capture
     uint64_t used = 0;    // the larger, the later
     std::string refused;  // why there will be no graph; empty: there may
   };
 
-  // All of them: the caller holds the lock.
+  // Launches it, behind `in`.
+  Status Launch(int id, const ChoiceState* choices, std::span<const Transfer> in);
+  // All of the following: the caller holds the lock.
+  Slot* Captured(int id) noexcept;
+  static bool IsOld(const Slot& slot, const ChoiceState& choices) noexcept;
+  size_t BytesOf(const Slot& slot) const noexcept;
   Slot& SlotOf(int id);
   void Refuse(Slot& slot, std::string why);
   void Drop(Slot& slot) noexcept;
   void EvictOthers(int id);
   Status MakeQueue();
-  Status BeginRun(Slot& slot);
-  void EndCapture(int id, Slot& slot, bool whole, Status& status);
+  Status BeginRun(Slot& slot, GraphRun& run);
+  Status EndRun(Slot& slot, bool whole);
+  Status EndCapture(Slot& slot, bool whole);
+  void Fail(Slot& slot, std::string why);
   bool dead() const noexcept;
 
   const Limits limits_;
@@ -106,13 +129,10 @@ class Graphs {
   const std::shared_ptr<MemoryPool> host_memory_;
   const uint64_t forks_;
 
-  mutable std::mutex turn_;  // held during each run that has a number
+  mutable std::mutex turn_;  // held during second and third runs, too
   std::map<int, Slot> slots_;
   DeviceStream stream_;  // to record on
   std::unique_ptr<DeviceQueue> queue_;
-  GraphRun run_;  // the one that holds the lock
-  int run_id_ = 0;
-  ChoiceState run_choices_;
   uint32_t last_memory_ = 0;
   uint64_t clock_ = 0;
   Stats stats_;
