@@ -335,7 +335,7 @@ WRONG = (
     ({"cache_size": "many"}, ["'cache_size'", "integer", "'many'"]),
     ({"min_gain": "nan"}, ["'min_gain'", "0 to 0.99", "'nan'"]),
     ({"verify": "yes"}, ["'verify'", "0 or 1", "'yes'"]),
-    ({"claim": ""}, ["'claim'", "auto, all, weights", "''"]),
+    ({"claim": ""}, ["'claim'", "auto, all, gemm, weights", "''"]),
 )
 """
 

@@ -55,7 +55,7 @@ def test_options_that_would_be_ignored_are_refused() -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"tuning": "sometimes"}, "'tuning': expected one of off, cached, online.*found 'sometimes'"),
-    ({"claim": "some"}, "'claim': expected one of auto, all, weights, found 'some'"),
+    ({"claim": "some"}, "'claim': expected one of auto, all, gemm, weights, found 'some'"),
     ({"fusion": "on"}, "'fusion': expected one of auto, off, keep, found 'on'"),
     ({"candidates": "few"}, "'candidates': expected .*default.*all.*, found 'few'"),
     ({"device": "gpu"}, "'device': expected auto, cpu, cuda.*, found 'gpu'"),

@@ -1,14 +1,21 @@
 #include "provider/capability.h"
 
 #include <algorithm>
+#include <span>
+#include <unordered_set>
 #include <utility>
 
+#include "provider/cpu_preferred.h"
 #include "provider/element_type.h"
+#include "provider/node_view.h"
+#include "provider/operators.h"
 #include "provider/ort_runtime.h"
 #include "provider/provider.h"
 
 namespace tunableop {
 namespace {
+
+constexpr std::string_view kCpuProvider = "CPUExecutionProvider";
 
 Verdict Claimed(std::string reason) { return {true, "claimed: " + std::move(reason)}; }
 Verdict Refused(std::string reason) { return {false, "refused: " + std::move(reason)}; }
@@ -23,78 +30,92 @@ std::string WhatHas(const std::vector<DataType>& types) {
   return text + (types.size() == 1 ? " has" : " have");
 }
 
-// The element type of a value; UNDEFINED for an absent optional input or a value that is no tensor.
-Result<ONNXTensorElementDataType> ElementType(const OrtValueInfo* value) {
-  ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-  if (value == nullptr) return type;
-  const OrtTypeInfo* info = nullptr;  // owned by the value
-  TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->GetValueInfoTypeInfo(value, &info));
-  if (info == nullptr) return type;
-  const OrtTensorTypeAndShapeInfo* tensor = nullptr;
-  TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->CastTypeInfoToTensorInfo(info, &tensor));
-  if (tensor == nullptr) return type;
-  TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->GetTensorElementType(tensor, &type));
-  return type;
-}
-
 // op(B)'s sizes by the dimensions of a weight; left at 0 for what a product cannot be made of.
-Status ReadWeight(const OrtNode* node, const OrtValueInfo* value, NodeFacts& facts) {
-  const OrtApi& api = *Ort().api;
-  const OrtTypeInfo* info = nullptr;  // owned by the value
-  TUNABLEOP_RETURN_IF_ORT_ERROR(api.GetValueInfoTypeInfo(value, &info));
-  if (info == nullptr) return Status::Ok();
-  const OrtTensorTypeAndShapeInfo* tensor = nullptr;
-  TUNABLEOP_RETURN_IF_ORT_ERROR(api.CastTypeInfoToTensorInfo(info, &tensor));
-  if (tensor == nullptr) return Status::Ok();
-  size_t rank = 0;
-  TUNABLEOP_RETURN_IF_ORT_ERROR(api.GetDimensionsCount(tensor, &rank));
-  if (rank == 0) return Status::Ok();
-  std::vector<int64_t> dims(rank);
-  TUNABLEOP_RETURN_IF_ORT_ERROR(api.GetDimensions(tensor, dims.data(), rank));
-  facts.k = rank == 1 ? dims[0] : dims[rank - 2];
-  facts.n = rank == 1 ? 1 : dims[rank - 1];
-  if (facts.op_type != "Gemm") return Status::Ok();
-  const OrtOpAttr* attribute = nullptr;
-  // An attribute that is not there is an error or null, as versions differ: B is not transposed.
-  if (!FromOrt(api.Node_GetAttributeByName(node, "transB", &attribute)).ok() ||
-      attribute == nullptr) {
-    return Status::Ok();
-  }
-  int64_t transposed = 0;
-  size_t size = 0;
-  TUNABLEOP_RETURN_IF_ORT_ERROR(
-      api.ReadOpAttr(attribute, ORT_OP_ATTR_INT, &transposed, sizeof(transposed), &size));
-  if (transposed != 0) std::swap(facts.k, facts.n);
-  return Status::Ok();
+void ReadWeight(const NodeView& node, NodeFacts& facts) {
+  const std::vector<int64_t>& dims = node.inputs()[1].dims;
+  if (dims.empty()) return;
+  facts.k = dims.size() == 1 ? dims[0] : dims[dims.size() - 2];
+  facts.n = dims.size() == 1 ? 1 : dims.back();
+  if (facts.op_type == "Gemm" && node.Int("transB", 0) != 0) std::swap(facts.k, facts.n);
 }
 
-Status ReadFacts(const OrtNode* node, OrtEpGraphSupportInfo* support, NodeFacts& facts) {
-  const OrtApi& api = *Ort().api;
-  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetSinceVersion(node, &facts.since_version));
-  size_t count = 0;
-  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetNumInputs(node, &count));
-  std::vector<const OrtValueInfo*> inputs(count);
-  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetInputs(node, inputs.data(), count));
-  for (const OrtValueInfo* input : inputs) {
-    Result<ONNXTensorElementDataType> type = ElementType(input);
-    if (!type.ok()) return type.TakeStatus();
-    facts.input_types.push_back(type.value());
-  }
-  if (count > 1 && inputs[1] != nullptr) {
-    TUNABLEOP_RETURN_IF_ORT_ERROR(api.ValueInfo_IsConstantInitializer(inputs[1], &facts.weight));
-    if (facts.weight) TUNABLEOP_RETURN_IF_ERROR(ReadWeight(node, inputs[1], facts));
-  }
-  const char* provider = nullptr;
-  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetEpName(node, &provider));
-  const std::string_view owner = provider != nullptr ? provider : "";
-  facts.is_ours = owner == kProviderName;
-  facts.on_other_provider = !owner.empty() && !facts.is_ours;
-  facts.on_stock_provider = owner == "CPUExecutionProvider";
-  if (facts.is_ours) return Status::Ok();
+NodeFacts FactsOf(const NodeView& node, bool has_kernel) {
+  NodeFacts facts;
+  facts.op_type = node.op();
+  facts.name = node.name();
+  facts.domain = node.domain();
+  facts.since_version = node.version();
+  for (const ValueView& input : node.inputs()) facts.input_types.push_back(input.type);
+  facts.weight = node.Has(1) && node.inputs()[1].constant;
+  if (facts.weight) ReadWeight(node, facts);
+  facts.is_ours = node.owner() == kProviderName;
+  facts.on_other_provider = !node.owner().empty() && !facts.is_ours;
+  facts.on_stock_provider = node.owner() == kCpuProvider;
+  facts.has_kernel = has_kernel;
+  return facts;
+}
+
+Result<bool> HasKernel(const NodeView& node, OrtEpGraphSupportInfo* support) {
+  if (node.owner() == kProviderName) return true;
   const OrtKernelDef* kernel = nullptr;
   TUNABLEOP_RETURN_IF_ORT_ERROR(
-      Ort().ep_api->EpGraphSupportInfo_LookUpKernel(support, node, &kernel));
-  facts.has_kernel = kernel != nullptr;
+      Ort().ep_api->EpGraphSupportInfo_LookUpKernel(support, node.node(), &kernel));
+  return kernel != nullptr;
+}
+
+Result<std::vector<NodeView>> ReadNodes(const OrtGraph* graph) {
+  const OrtApi& api = *Ort().api;
+  size_t count = 0;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Graph_GetNumNodes(graph, &count));
+  std::vector<const OrtNode*> nodes(count);
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Graph_GetNodes(graph, nodes.data(), count));
+  std::vector<NodeView> views;
+  views.reserve(count);
+  for (const OrtNode* node : nodes) {
+    Result<NodeView> view = NodeView::Read(node);
+    if (!view.ok()) return view.TakeStatus();
+    views.push_back(std::move(view).value());
+  }
+  return views;
+}
+
+Result<std::unordered_set<std::string_view>> InputsOf(const OrtGraph* graph) {
+  const OrtApi& api = *Ort().api;
+  size_t count = 0;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Graph_GetNumInputs(graph, &count));
+  std::vector<const OrtValueInfo*> inputs(count);
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Graph_GetInputs(graph, inputs.data(), count));
+  std::unordered_set<std::string_view> names;
+  for (const OrtValueInfo* input : inputs) {
+    const char* name = nullptr;
+    TUNABLEOP_RETURN_IF_ORT_ERROR(api.GetValueInfoName(input, &name));
+    if (name != nullptr) names.insert(name);
+  }
+  return names;
+}
+
+// Takes back the claims of nodes that compute shapes.
+Status LeaveShapesToCpu(const OrtGraph* graph, std::span<const NodeView> nodes,
+                        std::span<Verdict> verdicts) {
+  Result<std::unordered_set<std::string_view>> inputs = InputsOf(graph);
+  if (!inputs.ok()) return inputs.TakeStatus();
+  std::vector<PlacedNode> placed;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const std::string_view owner = nodes[i].owner();
+    PlacedNode& node = placed.emplace_back();
+    node.view = &nodes[i];
+    node.ours = verdicts[i].claimed;
+    node.on_cpu = !node.ours && (owner.empty() || owner == kCpuProvider);
+    const Operator* op = node.ours ? FindOperator(nodes[i].domain(), nodes[i].op()) : nullptr;
+    if (op == nullptr) continue;
+    node.may_leave = owner != kProviderName;
+    node.host_inputs = op->host_inputs;
+    node.host_outputs = op->host_outputs;
+  }
+  const std::vector<bool> preferred = CpuPreferred(placed, inputs.value());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (preferred[i]) verdicts[i] = Refused("it computes a shape, which stays on the CPU");
+  }
   return Status::Ok();
 }
 
@@ -143,64 +164,55 @@ Verdict Decide(const NodeFacts& facts, const ClaimRules& rules, const StockAdvic
   return Claimed(std::string(type) + (facts.weight ? ", B is a weight" : ", B is computed"));
 }
 
-Status ClaimNodes(const OrtGraph* graph, OrtEpGraphSupportInfo* support, const ClaimRules& rules,
-                  std::vector<NodeDecision>& decisions, const StockAdvice& advice) {
-  const OrtApi& api = *Ort().api;
-  const char* graph_name = nullptr;
-  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Graph_GetName(graph, &graph_name));
-  size_t count = 0;
-  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Graph_GetNumNodes(graph, &count));
-  std::vector<const OrtNode*> nodes(count);
-  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Graph_GetNodes(graph, nodes.data(), count));
-  for (const OrtNode* node : nodes) {
-    const char* op_type = nullptr;
-    const char* domain = nullptr;
-    const char* name = nullptr;
-    TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetOperatorType(node, &op_type));
-    TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetDomain(node, &domain));
-    if (!IsGemmLike(op_type, domain)) continue;
-    TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetName(node, &name));
-    NodeFacts facts;
-    facts.op_type = op_type;
-    facts.name = name != nullptr ? name : "";
-    facts.domain = domain;
-    TUNABLEOP_RETURN_IF_ERROR(ReadFacts(node, support, facts));
-    Verdict verdict = Decide(facts, rules, advice);
-    if (verdict.claimed && !facts.is_ours) {
-      TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().ep_api->EpGraphSupportInfo_AddSingleNode(support, node));
-    }
-    decisions.push_back(NodeDecision{graph_name != nullptr ? graph_name : "",
-                                     name != nullptr ? name : "", op_type, verdict.claimed,
-                                     facts.weight, std::move(verdict.reason)});
+Verdict DecideOperator(const NodeView& node, bool has_kernel, const ClaimRules& rules) {
+  const bool is_ours = node.owner() == kProviderName;
+  if (!node.owner().empty() && !is_ours) {
+    return Refused("another execution provider has it already");
   }
-  return Status::Ok();
+  const Operator* op = FindOperator(node.domain(), node.op());
+  if (op == nullptr) return Refused("there is no kernel of this operator");
+  if (!rules.only_products.empty()) return Refused(rules.only_products);
+  if (std::optional<std::string> why = WhyNotTaken(*op, node)) return Refused(*std::move(why));
+  if (!has_kernel) {
+    return Refused("no kernel registered for " + std::string(node.op()) + " of opset " +
+                   std::to_string(node.version()));
+  }
+  return Claimed(std::string(TypeName(node.InputType(op->typed))));
 }
 
-std::string_view TypeName(ONNXTensorElementDataType type) noexcept {
-  switch (type) {
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT:
-      return "fp32";
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16:
-      return "fp16";
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16:
-      return "bf16";
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE:
-      return "fp64";
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32:
-      return "int32";
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64:
-      return "int64";
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32:
-      return "uint32";
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64:
-      return "uint64";
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8:
-      return "int8";
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8:
-      return "uint8";
-    default:
-      return "of another kind";
+Status ClaimNodes(const OrtGraph* graph, OrtEpGraphSupportInfo* support, const ClaimRules& rules,
+                  std::vector<NodeDecision>& decisions, const StockAdvice& advice) {
+  const char* graph_name = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->Graph_GetName(graph, &graph_name));
+  Result<std::vector<NodeView>> read = ReadNodes(graph);
+  if (!read.ok()) return read.TakeStatus();
+  const std::vector<NodeView>& nodes = read.value();
+  std::vector<Verdict> verdicts(nodes.size());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const bool is_gemm = IsGemmLike(nodes[i].op(), nodes[i].domain());
+    if (!is_gemm && !rules.on_card) continue;
+    Result<bool> has_kernel = HasKernel(nodes[i], support);
+    if (!has_kernel.ok()) return has_kernel.TakeStatus();
+    verdicts[i] = is_gemm ? Decide(FactsOf(nodes[i], has_kernel.value()), rules, advice)
+                          : DecideOperator(nodes[i], has_kernel.value(), rules);
   }
+  if (rules.on_card && rules.only_products.empty()) {
+    TUNABLEOP_RETURN_IF_ERROR(LeaveShapesToCpu(graph, nodes, verdicts));
+  }
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const NodeView& node = nodes[i];
+    const bool is_gemm = IsGemmLike(node.op(), node.domain());
+    if (!is_gemm && !rules.on_card) continue;
+    if (verdicts[i].claimed && node.owner() != kProviderName) {
+      TUNABLEOP_RETURN_IF_ORT_ERROR(
+          Ort().ep_api->EpGraphSupportInfo_AddSingleNode(support, node.node()));
+    }
+    decisions.push_back(NodeDecision{
+        graph_name != nullptr ? graph_name : "", std::string(node.name()), std::string(node.op()),
+        is_gemm, verdicts[i].claimed, is_gemm && node.Has(1) && node.inputs()[1].constant,
+        std::move(verdicts[i].reason)});
+  }
+  return Status::Ok();
 }
 
 }  // namespace tunableop

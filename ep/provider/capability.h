@@ -12,16 +12,20 @@
 #include "gemm/problem.h"
 #include "gemm/status.h"
 #include "provider/options.h"
+#include "provider/type_name.h"
 
 namespace tunableop {
 
-// What was decided about one MatMul or Gemm node.
+class NodeView;
+
+// What was decided about one node: a MatMul or Gemm, or, on a card, any other.
 struct NodeDecision {
   std::string graph;  // name of the (sub)graph
   std::string name;   // as the model calls it; may be empty
   std::string op_type;
+  bool is_gemm = true;  // MatMul or Gemm
   bool claimed = false;
-  bool weight = false;  // B is a constant initializer
+  bool weight = false;  // of those: B is a constant initializer
   std::string reason;  // "claimed: fp32, B is a weight", "refused: input type fp16 has no kernel on
                        // this CPU"
 };
@@ -52,6 +56,10 @@ struct ClaimRules {
   std::string place;             // where its kernels run, for a person: "a CPU", "cuda:0"
   std::vector<DataType> types;   // that have kernels there
   bool leaves_computed = false;  // MatMul and Gemm whose B is no constant, to another provider
+  bool on_card = false;
+  // On a card, of nodes that are no MatMul or Gemm: why none is claimed; empty: those of
+  // operators.h are.
+  std::string only_products;
 };
 
 // Pure: no ONNX Runtime call. `reason` is for a person. A node that is no MatMul or Gemm is not a
@@ -64,11 +72,11 @@ Verdict Decide(const NodeFacts& facts, const ClaimRules& rules, const StockAdvic
 
 bool IsGemmLike(std::string_view op_type, std::string_view domain) noexcept;
 
-// Looks at every node of `graph`, claims those that Decide accepts and appends what was decided.
+// The same for a node that is no MatMul or Gemm, on a card.
+Verdict DecideOperator(const NodeView& node, bool has_kernel, const ClaimRules& rules);
+
+// Looks at every node of `graph`, claims those that are accepted and appends what was decided.
 Status ClaimNodes(const OrtGraph* graph, OrtEpGraphSupportInfo* support, const ClaimRules& rules,
                   std::vector<NodeDecision>& decisions, const StockAdvice& advice = {});
-
-// "fp32", "fp16", "int32" ... as the ONNX specification's users call them.
-std::string_view TypeName(ONNXTensorElementDataType type) noexcept;
 
 }  // namespace tunableop

@@ -150,13 +150,15 @@ json Counters(const PerfReading& reading) {
 
 json Explain(const SessionState& state) {
   json nodes = json::array();
+  json operators = json::array();
   for (const NodeDecision& decision : state.Decisions()) {
-    nodes.push_back({{"graph", decision.graph},
-                     {"name", decision.name},
-                     {"op_type", decision.op_type},
-                     {"claimed", decision.claimed},
-                     {"weight", decision.weight},
-                     {"reason", decision.reason}});
+    json node = {{"graph", decision.graph},
+                 {"name", decision.name},
+                 {"op_type", decision.op_type},
+                 {"claimed", decision.claimed},
+                 {"reason", decision.reason}};
+    if (decision.is_gemm) node["weight"] = decision.weight;
+    (decision.is_gemm ? nodes : operators).push_back(std::move(node));
   }
   json shapes = json::array();
   for (const std::shared_ptr<const Entry>& entry : state.Entries()) {
@@ -185,7 +187,7 @@ json Explain(const SessionState& state) {
                       {"temperature_c", rates ? record.temperature_c : 0.0},
                       {"counters", Counters(state.CountersOf(entry->hash))}});
   }
-  return {{"nodes", nodes}, {"shapes", shapes}, {"notes", state.Notes()}};
+  return {{"nodes", nodes}, {"operators", operators}, {"shapes", shapes}, {"notes", state.Notes()}};
 }
 
 int64_t Number(const json& arguments, const char* key, int64_t missing) {

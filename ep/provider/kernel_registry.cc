@@ -8,12 +8,13 @@
 
 #include "provider/kernels/kernel.h"
 #include "provider/kernels/memcpy.h"
+#include "provider/operators.h"
 #include "provider/ort_runtime.h"
 
 namespace tunableop {
 namespace {
 
-struct Operator {
+struct FixedKernel {
   const char* op_type;
   int first_version;  // opset versions at which the operator's definition changed
   int last_version;
@@ -22,7 +23,7 @@ struct Operator {
 
 // ONNX Runtime matches a node's own since-version, so each definition of the specification is a
 // row.
-constexpr std::array<Operator, 6> kOperators = {{
+constexpr std::array<FixedKernel, 6> kProducts = {{
     {"MatMul", 1, 8, &CreateMatMul},
     {"MatMul", 9, 12, &CreateMatMul},
     {"MatMul", 13, 1000, &CreateMatMul},
@@ -33,8 +34,8 @@ constexpr std::array<Operator, 6> kOperators = {{
 constexpr int kFirstWithBFloat16 = 13;
 
 // Without kernels of our own for these, ONNX Runtime hands a card's kernel host memory.
-constexpr Operator kFromHost = {"MemcpyFromHost", 1, 1000, &CreateMemcpyFromHost};
-constexpr Operator kToHost = {"MemcpyToHost", 1, 1000, &CreateMemcpyToHost};
+constexpr FixedKernel kFromHost = {"MemcpyFromHost", 1, 1000, &CreateMemcpyFromHost};
+constexpr FixedKernel kToHost = {"MemcpyToHost", 1, 1000, &CreateMemcpyToHost};
 
 struct BuilderDeleter {
   void operator()(OrtKernelDefBuilder* builder) const noexcept {
@@ -76,35 +77,83 @@ std::vector<const OrtDataType*> FixedSizeTypes() {
   return types;
 }
 
+// One kernel on its way into a registry.
+class Definition {
+ public:
+  static Result<Definition> Create(const char* provider_name, const char* domain, const char* op,
+                                   int first_version, int last_version) {
+    const OrtEpApi& api = *Ort().ep_api;
+    OrtKernelDefBuilder* raw = nullptr;
+    TUNABLEOP_RETURN_IF_ORT_ERROR(api.CreateKernelDefBuilder(&raw));
+    Definition definition(raw);
+    TUNABLEOP_RETURN_IF_ORT_ERROR(api.KernelDefBuilder_SetOperatorType(raw, op));
+    TUNABLEOP_RETURN_IF_ORT_ERROR(api.KernelDefBuilder_SetDomain(raw, domain));
+    TUNABLEOP_RETURN_IF_ORT_ERROR(
+        api.KernelDefBuilder_SetSinceVersion(raw, first_version, last_version));
+    TUNABLEOP_RETURN_IF_ORT_ERROR(api.KernelDefBuilder_SetExecutionProvider(raw, provider_name));
+    return definition;
+  }
+
+  OrtKernelDefBuilder* builder() const noexcept { return builder_.get(); }
+
+  Status AddTo(OrtKernelRegistry* registry, OrtKernelCreateFunc create, void* state) {
+    OrtKernelDef* raw = nullptr;
+    TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().ep_api->KernelDefBuilder_Build(builder(), &raw));
+    const std::unique_ptr<OrtKernelDef, DefDeleter> def(raw);
+    return FromOrt(Ort().ep_api->KernelRegistry_AddKernel(registry, raw, create, state));
+  }
+
+ private:
+  explicit Definition(OrtKernelDefBuilder* builder) noexcept : builder_(builder) {}
+  std::unique_ptr<OrtKernelDefBuilder, BuilderDeleter> builder_;
+};
+
 enum class HostSide : uint8_t { kNone, kInput, kOutput };
 
-Status Register(const Operator& op, const std::vector<const OrtDataType*>& types, HostSide host,
+Status Register(const FixedKernel& op, const std::vector<const OrtDataType*>& types, HostSide host,
                 const char* provider_name, OrtKernelRegistry* registry) {
   const OrtEpApi& api = *Ort().ep_api;
-  OrtKernelDefBuilder* raw_builder = nullptr;
-  TUNABLEOP_RETURN_IF_ORT_ERROR(api.CreateKernelDefBuilder(&raw_builder));
-  const std::unique_ptr<OrtKernelDefBuilder, BuilderDeleter> builder(raw_builder);
-  TUNABLEOP_RETURN_IF_ORT_ERROR(api.KernelDefBuilder_SetOperatorType(raw_builder, op.op_type));
-  TUNABLEOP_RETURN_IF_ORT_ERROR(api.KernelDefBuilder_SetDomain(raw_builder, ""));
+  Result<Definition> definition =
+      Definition::Create(provider_name, "", op.op_type, op.first_version, op.last_version);
+  if (!definition.ok()) return definition.TakeStatus();
+  OrtKernelDefBuilder* builder = definition.value().builder();
   TUNABLEOP_RETURN_IF_ORT_ERROR(
-      api.KernelDefBuilder_SetSinceVersion(raw_builder, op.first_version, op.last_version));
-  TUNABLEOP_RETURN_IF_ORT_ERROR(
-      api.KernelDefBuilder_SetExecutionProvider(raw_builder, provider_name));
-  TUNABLEOP_RETURN_IF_ORT_ERROR(
-      api.KernelDefBuilder_AddTypeConstraint(raw_builder, "T", types.data(), types.size()));
+      api.KernelDefBuilder_AddTypeConstraint(builder, "T", types.data(), types.size()));
   if (host == HostSide::kInput) {
     TUNABLEOP_RETURN_IF_ORT_ERROR(
-        api.KernelDefBuilder_SetInputMemType(raw_builder, 0, OrtMemTypeCPUInput));
+        api.KernelDefBuilder_SetInputMemType(builder, 0, OrtMemTypeCPUInput));
   } else if (host == HostSide::kOutput) {
     TUNABLEOP_RETURN_IF_ORT_ERROR(
-        api.KernelDefBuilder_SetOutputMemType(raw_builder, 0, OrtMemTypeCPUOutput));
+        api.KernelDefBuilder_SetOutputMemType(builder, 0, OrtMemTypeCPUOutput));
   }
-  OrtKernelDef* raw_def = nullptr;
-  TUNABLEOP_RETURN_IF_ORT_ERROR(api.KernelDefBuilder_Build(raw_builder, &raw_def));
-  const std::unique_ptr<OrtKernelDef, DefDeleter> def(raw_def);
-  TUNABLEOP_RETURN_IF_ORT_ERROR(
-      api.KernelRegistry_AddKernel(registry, raw_def, op.create, nullptr));
-  return Status::Ok();
+  return definition.value().AddTo(registry, op.create, nullptr);
+}
+
+// Without constraints of types: which node is taken is decided where nodes are claimed.
+Status Register(const Operator& op, const char* provider_name, OrtKernelRegistry* registry) {
+  const OrtEpApi& api = *Ort().ep_api;
+  Result<Definition> definition =
+      Definition::Create(provider_name, op.domain, op.op, op.first, op.last);
+  if (!definition.ok()) return definition.TakeStatus();
+  OrtKernelDefBuilder* builder = definition.value().builder();
+  constexpr size_t kBits = 32;
+  for (size_t i = 0; i < kBits; ++i) {
+    if ((op.host_inputs >> i & 1U) != 0) {
+      TUNABLEOP_RETURN_IF_ORT_ERROR(
+          api.KernelDefBuilder_SetInputMemType(builder, i, OrtMemTypeCPUInput));
+    }
+    if ((op.host_outputs >> i & 1U) != 0) {
+      TUNABLEOP_RETURN_IF_ORT_ERROR(
+          api.KernelDefBuilder_SetOutputMemType(builder, i, OrtMemTypeCPUOutput));
+    }
+  }
+  if (op.alias) {
+    constexpr int kFirst = 0;
+    TUNABLEOP_RETURN_IF_ORT_ERROR(
+        api.KernelDefBuilder_AddInputOutputAliases(builder, &kFirst, &kFirst, 1));
+  }
+  // The state is only read.
+  return definition.value().AddTo(registry, op.create, const_cast<Operator*>(&op));  // NOLINT
 }
 
 }  // namespace
@@ -113,7 +162,7 @@ Status MakeKernelRegistry(const char* provider_name, bool for_card, OrtKernelReg
   OrtKernelRegistry* raw = nullptr;
   TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().ep_api->CreateKernelRegistry(&raw));
   std::unique_ptr<OrtKernelRegistry, RegistryDeleter> owned(raw);
-  for (const Operator& op : kOperators) {
+  for (const FixedKernel& op : kProducts) {
     std::vector<ONNXTensorElementDataType> elements = {ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT};
     if (for_card) {
       elements.push_back(ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16);
@@ -130,6 +179,9 @@ Status MakeKernelRegistry(const char* provider_name, bool for_card, OrtKernelReg
     const std::vector<const OrtDataType*> types = FixedSizeTypes();
     TUNABLEOP_RETURN_IF_ERROR(Register(kFromHost, types, HostSide::kInput, provider_name, raw));
     TUNABLEOP_RETURN_IF_ERROR(Register(kToHost, types, HostSide::kOutput, provider_name, raw));
+    for (const Operator& op : Operators()) {
+      TUNABLEOP_RETURN_IF_ERROR(Register(op, provider_name, raw));
+    }
   }
   *registry = owned.release();
   return Status::Ok();

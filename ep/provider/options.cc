@@ -80,10 +80,12 @@ Status ReadClaim(std::string_view text, Options& options) {
     options.claim = ClaimPolicy::kAuto;
   } else if (text == "all") {
     options.claim = ClaimPolicy::kAll;
+  } else if (text == "gemm") {
+    options.claim = ClaimPolicy::kGemm;
   } else if (text == "weights") {
     options.claim = ClaimPolicy::kWeights;
   } else {
-    return Wrong("claim", "one of auto, all, weights", text);
+    return Wrong("claim", "one of auto, all, gemm, weights", text);
   }
   return Status::Ok();
 }

@@ -24,8 +24,9 @@ enum class TuningMode : uint8_t {
   kRecord,      // as kOff, and every problem is counted for tuning later
 };
 enum class ClaimPolicy : uint8_t {
-  kAuto,     // every MatMul and Gemm that a kernel can run
-  kAll,      // the same, whatever a measurement says
+  kAuto,     // what kAll takes, but where a stock provider is known to be better
+  kAll,      // every MatMul and Gemm, and on a card every operator that has a kernel
+  kGemm,     // every MatMul and Gemm
   kWeights,  // only those whose B is a constant weight
 };
 

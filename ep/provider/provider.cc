@@ -16,12 +16,32 @@
 namespace tunableop {
 namespace {
 
+// Why no operator but MatMul and Gemm is claimed on this card; empty: others are.
+std::string WhyOnlyProducts(ClaimPolicy policy, Card& card) {
+  switch (policy) {
+    case ClaimPolicy::kGemm:
+      return "claim=gemm takes MatMul and Gemm only";
+    case ClaimPolicy::kWeights:
+      return "claim=weights takes MatMul and Gemm only";
+    case ClaimPolicy::kAuto:
+      if (HasStockGpu()) return "claim=auto, and " + card.Name() + " has a stock provider for it";
+      break;
+    case ClaimPolicy::kAll:
+      break;
+  }
+  const Status available = card.kernels().Available();
+  return available.ok() ? std::string()
+                        : "kernels cannot be compiled here: " + std::string(available.message());
+}
+
 ClaimRules RulesOf(const SessionState& state, const GpuSession* gpu) {
   if (gpu == nullptr) return {state.options().claim, "a CPU", {DataType::kFloat32}};
   ClaimRules rules{state.options().claim, gpu->card().Name(), {}};
+  rules.on_card = true;
   // Products of two computed matrices are attention's: the stock provider of the card folds scales
   // and transpositions into them, which it cannot when they are ours (docs/benchmarks.md).
   rules.leaves_computed = rules.policy == ClaimPolicy::kAuto && HasStockGpu();
+  rules.only_products = WhyOnlyProducts(rules.policy, gpu->card());
   for (const DataType type :
        {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16, DataType::kFloat64}) {
     if (gpu->card().Runs(type)) rules.types.push_back(type);

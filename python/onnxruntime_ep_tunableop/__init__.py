@@ -17,6 +17,7 @@ try:
     from ._control import (
         Explanation,
         Node,
+        OtherNode,
         Shape,
         Stats,
         explain,
@@ -53,6 +54,7 @@ __all__ = [
     "Node",
     "NotAssignedError",
     "OptionError",
+    "OtherNode",
     "Shape",
     "Stats",
     "TunableOpError",

@@ -213,6 +213,17 @@ class Node:
 
 
 @dataclass(frozen=True)
+class OtherNode:
+    """Why one node that is no MatMul or Gemm runs on the card, or does not."""
+
+    graph: str
+    name: str
+    op_type: str
+    claimed: bool
+    reason: str
+
+
+@dataclass(frozen=True)
 class Shape:
     """Which kernel runs one problem, and why."""
 
@@ -243,15 +254,25 @@ class Shape:
 class Explanation:
     """Everything that was decided for a session. `str()` gives a report for a person."""
 
-    nodes: list[Node]
+    nodes: list[Node]  #: every MatMul and Gemm
     shapes: list[Shape]
     notes: list[str]
+    operators: list[OtherNode] = field(default_factory=list)  #: every other node, in a session on a card
+
+    def coverage(self) -> dict[str, tuple[int, int]]:
+        """Of each operator how many nodes are claimed, and how many there are."""
+        counts: dict[str, tuple[int, int]] = {}
+        for node in (*self.nodes, *self.operators):
+            claimed, total = counts.get(node.op_type, (0, 0))
+            counts[node.op_type] = (claimed + node.claimed, total + 1)
+        return dict(sorted(counts.items()))
 
     def __str__(self) -> str:
         """The report."""
         claimed = sum(node.claimed for node in self.nodes)
         lines = [f"{claimed} of {len(self.nodes)} MatMul and Gemm nodes run on {EP_NAME}"]
         lines += [f"  {node.op_type} '{node.name}': {node.reason}" for node in self.nodes]
+        lines += self._operators()
         lines.append(f"{len(self.shapes)} problems met")
         for shape in self.shapes:
             line = f"  ({shape.problem}): {shape.kernel}"
@@ -273,6 +294,20 @@ class Explanation:
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 
+    def _operators(self) -> list[str]:
+        """Those with the same operator and reason on one line."""
+        if not self.operators:
+            return []
+        claimed = sum(node.claimed for node in self.operators)
+        lines = [f"{claimed} of {len(self.operators)} other nodes run on {EP_NAME}"]
+        same: dict[tuple[str, str], list[str]] = {}
+        for node in self.operators:
+            same.setdefault((node.op_type, node.reason), []).append(node.name)
+        for (op, reason), names in sorted(same.items()):
+            who = f"'{names[0]}'" if len(names) == 1 else f"({len(names)})"
+            lines.append(f"  {op} {who}: {reason}")
+        return lines
+
 
 def explain(session: ort.InferenceSession) -> Explanation:
     """Per node: claimed or refused and why; per problem: which kernel and why."""
@@ -281,4 +316,5 @@ def explain(session: ort.InferenceSession) -> Explanation:
         nodes=[Node(**node) for node in answer["nodes"]],
         shapes=[Shape(**shape) for shape in answer["shapes"]],
         notes=list(answer["notes"]),
+        operators=[OtherNode(**node) for node in answer["operators"]],
     )

@@ -56,7 +56,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", metavar="WHICH", help="auto, cpu, cuda, cuda:1, hip ... (default: auto)")
     parser.add_argument("--precision", metavar="WHICH", help="of the sessions to serve: exact, tf32 or bf16")
     parser.add_argument("--threads", metavar="N", type=int, help="intra-op threads of the sessions to serve")
-    for name, values in (("claim", "auto, all or weights"), ("fusion", "auto, off or keep")):
+    for name, values in (("claim", "auto, all, gemm or weights"), ("fusion", "auto, off or keep")):
         parser.add_argument(f"--{name}", metavar="WHICH", help=f"as the sessions to serve have it: {values}")
     parser.add_argument("--buckets", metavar="WHICH", help="the same: off or pow2")
     parser.add_argument(

@@ -1,0 +1,233 @@
+#include "provider/kernels/op_kernel.h"
+
+#include <utility>
+
+#include "provider/kernels/kernel.h"
+#include "provider/ort_runtime.h"
+#include "provider/provider.h"
+
+namespace tunableop {
+namespace {
+
+ONNXTensorElementDataType TypeOf(OrtTypeInfo* raw) noexcept {
+  ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+  const OwnedTypeInfo owned(raw);
+  const OrtTensorTypeAndShapeInfo* tensor = nullptr;
+  if (raw == nullptr || !FromOrt(Ort().api->CastTypeInfoToTensorInfo(raw, &tensor)).ok() ||
+      tensor == nullptr || !FromOrt(Ort().api->GetTensorElementType(tensor, &type)).ok()) {
+    return ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+  }
+  return type;
+}
+
+}  // namespace
+
+int64_t DeviceTensor::elements() const noexcept {
+  int64_t count = 1;
+  for (const int64_t dim : dims) count *= dim;
+  return count;
+}
+
+size_t ElementBytes(ONNXTensorElementDataType type) noexcept {
+  switch (type) {
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE:
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64:
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64:
+      return 8;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT:
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32:
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32:
+      return 4;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16:
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16:
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16:
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16:
+      return 2;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8:
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8:
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+int OpInfo::version() const noexcept {
+  int version = 0;
+  static_cast<void>(FromOrt(Ort().api->KernelInfo_GetOperatorSinceVersion(info_, &version)));
+  return version;
+}
+
+int64_t OpInfo::Int(const char* name, int64_t missing) const noexcept {
+  int64_t value = 0;
+  return FromOrt(Ort().api->KernelInfoGetAttribute_int64(info_, name, &value)).ok() ? value
+                                                                                    : missing;
+}
+
+float OpInfo::Float(const char* name, float missing) const noexcept {
+  float value = 0;
+  return FromOrt(Ort().api->KernelInfoGetAttribute_float(info_, name, &value)).ok() ? value
+                                                                                    : missing;
+}
+
+std::string OpInfo::String(const char* name, std::string missing) const {
+  size_t size = 0;  // with the terminating zero
+  if (!FromOrt(Ort().api->KernelInfoGetAttribute_string(info_, name, nullptr, &size)).ok() ||
+      size == 0) {
+    return missing;
+  }
+  std::string text(size, '\0');
+  if (!FromOrt(Ort().api->KernelInfoGetAttribute_string(info_, name, text.data(), &size)).ok()) {
+    return missing;
+  }
+  text.resize(size - 1);
+  return text;
+}
+
+std::optional<std::vector<int64_t>> OpInfo::Ints(const char* name) const {
+  size_t size = 0;
+  if (!FromOrt(Ort().api->KernelInfoGetAttributeArray_int64(info_, name, nullptr, &size)).ok()) {
+    return std::nullopt;
+  }
+  std::vector<int64_t> values(size);
+  if (size > 0 &&
+      !FromOrt(Ort().api->KernelInfoGetAttributeArray_int64(info_, name, values.data(), &size))
+           .ok()) {
+    return std::nullopt;
+  }
+  return values;
+}
+
+ONNXTensorElementDataType OpInfo::InputType(size_t input) const noexcept {
+  OrtTypeInfo* type = nullptr;
+  if (input >= inputs()) return ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+  static_cast<void>(FromOrt(Ort().api->KernelInfo_GetInputTypeInfo(info_, input, &type)));
+  return TypeOf(type);
+}
+
+ONNXTensorElementDataType OpInfo::OutputType(size_t output) const noexcept {
+  OrtTypeInfo* type = nullptr;
+  if (output >= outputs()) return ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+  static_cast<void>(FromOrt(Ort().api->KernelInfo_GetOutputTypeInfo(info_, output, &type)));
+  return TypeOf(type);
+}
+
+size_t OpInfo::inputs() const noexcept {
+  size_t count = 0;
+  static_cast<void>(FromOrt(Ort().api->KernelInfo_GetInputCount(info_, &count)));
+  return count;
+}
+
+size_t OpInfo::outputs() const noexcept {
+  size_t count = 0;
+  static_cast<void>(FromOrt(Ort().api->KernelInfo_GetOutputCount(info_, &count)));
+  return count;
+}
+
+size_t OpContext::inputs() const noexcept {
+  size_t count = 0;
+  static_cast<void>(FromOrt(Ort().api->KernelContext_GetInputCount(context_, &count)));
+  return count;
+}
+
+Result<DeviceTensor> OpContext::Input(size_t index) const {
+  DeviceTensor tensor;
+  if (index >= inputs()) return tensor;
+  const OrtValue* value = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->KernelContext_GetInput(context_, index, &value));
+  if (value == nullptr) return tensor;
+  const int64_t* dims = nullptr;
+  size_t rank = 0;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(
+      Ort().api->GetTensorElementTypeAndShapeDataReference(value, &tensor.type, &dims, &rank));
+  tensor.dims = {dims, rank};
+  const void* data = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->GetTensorData(value, &data));
+  tensor.data = const_cast<void*>(data);  // NOLINT: read only, and kernels take one kind of pointer
+  tensor.on_host = (op_.host_inputs >> index & 1U) != 0;
+  if (tensor.data == nullptr && tensor.elements() > 0) return NoMemory(gpu_);
+  return tensor;
+}
+
+Result<DeviceTensor> OpContext::Output(size_t index, std::span<const int64_t> dims) const {
+  DeviceTensor tensor;
+  OrtValue* value = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(
+      Ort().api->KernelContext_GetOutput(context_, index, dims.data(), dims.size(), &value));
+  if (value == nullptr) return tensor;
+  const int64_t* shape = nullptr;
+  size_t rank = 0;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(
+      Ort().api->GetTensorElementTypeAndShapeDataReference(value, &tensor.type, &shape, &rank));
+  tensor.dims = {shape, rank};
+  TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->GetTensorMutableData(value, &tensor.data));
+  tensor.on_host = (op_.host_outputs >> index & 1U) != 0;
+  if (tensor.data == nullptr && tensor.elements() > 0) return NoMemory(gpu_);
+  return tensor;
+}
+
+Result<std::optional<std::vector<int64_t>>> OpContext::HostInts(size_t index) const {
+  using Ints = std::optional<std::vector<int64_t>>;
+  Result<DeviceTensor> input = Input(index);
+  if (!input.ok()) return input.TakeStatus();
+  const DeviceTensor& tensor = input.value();
+  if (!tensor.present()) return Ints();
+  const auto count = static_cast<size_t>(tensor.elements());
+  if (tensor.type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64) {
+    const auto* first = static_cast<const int64_t*>(tensor.data);
+    return Ints(std::in_place, first, first + count);
+  }
+  if (tensor.type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32) {
+    const auto* first = static_cast<const int32_t*>(tensor.data);
+    return Ints(std::in_place, first, first + count);
+  }
+  return Error(StatusCode::kInvalidArgument,
+               "input " + std::to_string(index) + " must be of type int64 or int32");
+}
+
+Status OpContext::Copy(const DeviceTensor& to, const DeviceTensor& from) const {
+  const size_t bytes = static_cast<size_t>(from.elements()) * ElementBytes(from.type);
+  if (to.data == from.data || bytes == 0) return Status::Ok();
+  return device().Copy(to.data, from.data, bytes, CopyKind::kDeviceToDevice, stream());
+}
+
+Status OpContext::Error(StatusCode code, const std::string& message) const {
+  return {code, std::string(op_.op) + ": " + message};
+}
+
+OpKernel::OpKernel() noexcept : OrtKernelImpl{} {
+  ort_version_supported = Ort().version;
+  OrtKernelImpl::Compute = &ComputeImpl;
+  OrtKernelImpl::Release = &ReleaseImpl;
+}
+
+Status InitOpKernel(OpKernel& kernel, void* state, const OrtKernelInfo* info) {
+  const OrtEp* ep = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().ep_api->KernelInfo_GetEp(info, &ep));
+  kernel.op_ = static_cast<const Operator*>(state);
+  if (ep != nullptr) kernel.gpu_ = static_cast<const Provider*>(ep)->gpu();
+  if (kernel.gpu_ == nullptr) {
+    return {StatusCode::kInternal, std::string(kernel.op_->op) + ": the session is on no card"};
+  }
+  return kernel.Init(OpInfo(info, *kernel.op_));
+}
+
+OrtStatus* OpKernel::ComputeImpl(OrtKernelImpl* self, OrtKernelContext* context) noexcept {
+  HappensAfter(self);  // what made it
+  OrtStatus* status = Guard([&]() -> Status {
+    const auto& kernel = *static_cast<OpKernel*>(self);
+    Result<const DeviceQueue*> queue = kernel.gpu_->QueueOf(context);
+    if (!queue.ok()) return queue.TakeStatus();
+    OpContext call(context, *kernel.gpu_, *queue.value(), *kernel.op_);
+    return kernel.Compute(call);
+  });
+  HappensBefore(&self->ort_version_supported);
+  return status;
+}
+
+void OpKernel::ReleaseImpl(OrtKernelImpl* self) noexcept {
+  HappensAfter(&self->ort_version_supported);  // every Compute
+  delete static_cast<OpKernel*>(self);
+}
+
+}  // namespace tunableop

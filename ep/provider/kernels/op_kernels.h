@@ -1,0 +1,18 @@
+// How ONNX Runtime makes the kernels of operators.h: OrtKernelCreateFunc, `state` is the
+// operator's row of that table.
+#pragma once
+
+#include "abi/ort_c_api.h"
+
+namespace tunableop {
+
+// kernels/views.cc
+OrtStatus* CreateFlatten(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+OrtStatus* CreateIdentity(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+OrtStatus* CreateReshape(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+OrtStatus* CreateShape(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+OrtStatus* CreateSize(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+OrtStatus* CreateSqueeze(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+OrtStatus* CreateUnsqueeze(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+
+}  // namespace tunableop

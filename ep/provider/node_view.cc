@@ -1,0 +1,146 @@
+#include "provider/node_view.h"
+
+#include <utility>
+
+#include "provider/ort_runtime.h"
+
+namespace tunableop {
+namespace {
+
+std::string_view TextOf(const char* text) noexcept { return text != nullptr ? text : ""; }
+
+Status ReadValue(const OrtValueInfo* info, ValueView& value) {
+  if (info == nullptr) return Status::Ok();
+  const OrtApi& api = *Ort().api;
+  const char* name = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.GetValueInfoName(info, &name));
+  value.name = TextOf(name);
+  if (value.name.empty()) return Status::Ok();
+  value.info = info;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.ValueInfo_IsConstantInitializer(info, &value.constant));
+  const OrtTypeInfo* type = nullptr;  // owned by the value
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.GetValueInfoTypeInfo(info, &type));
+  if (type == nullptr) return Status::Ok();
+  const OrtTensorTypeAndShapeInfo* tensor = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.CastTypeInfoToTensorInfo(type, &tensor));
+  if (tensor == nullptr) return Status::Ok();
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.GetTensorElementType(tensor, &value.type));
+  size_t rank = 0;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.GetDimensionsCount(tensor, &rank));
+  value.dims.resize(rank);
+  if (rank == 0) return Status::Ok();
+  return FromOrt(api.GetDimensions(tensor, value.dims.data(), rank));
+}
+
+// Null: there is none. That is an error or null, as versions differ.
+const OrtOpAttr* Find(const OrtNode* node, const char* name) noexcept {
+  const OrtOpAttr* attribute = nullptr;
+  if (!FromOrt(Ort().api->Node_GetAttributeByName(node, name, &attribute)).ok()) return nullptr;
+  return attribute;
+}
+
+}  // namespace
+
+std::optional<std::vector<int64_t>> ValueView::ConstantInts() const {
+  const OrtApi& api = *Ort().api;
+  const OrtValue* tensor = nullptr;
+  if (!constant || !FromOrt(api.ValueInfo_GetInitializerValue(info, &tensor)).ok() ||
+      tensor == nullptr) {
+    return std::nullopt;
+  }
+  ONNXTensorElementDataType element = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+  const int64_t* shape = nullptr;
+  size_t rank = 0;
+  const void* data = nullptr;
+  if (!FromOrt(api.GetTensorElementTypeAndShapeDataReference(tensor, &element, &shape, &rank))
+           .ok() ||
+      !FromOrt(api.GetTensorData(tensor, &data)).ok()) {
+    return std::nullopt;
+  }
+  int64_t count = 1;
+  for (size_t i = 0; i < rank; ++i) count *= shape[i];
+  if (element == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64) {
+    const auto* first = static_cast<const int64_t*>(data);
+    return std::vector<int64_t>(first, first + count);
+  }
+  if (element == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32) {
+    const auto* first = static_cast<const int32_t*>(data);
+    return std::vector<int64_t>(first, first + count);
+  }
+  return std::nullopt;
+}
+
+Result<NodeView> NodeView::Read(const OrtNode* node) {
+  const OrtApi& api = *Ort().api;
+  NodeView view;
+  view.node_ = node;
+  const char* text = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetOperatorType(node, &text));
+  view.op_ = TextOf(text);
+  text = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetDomain(node, &text));
+  view.domain_ = TextOf(text);
+  if (view.domain_ == "ai.onnx") view.domain_ = "";
+  text = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetName(node, &text));
+  view.name_ = TextOf(text);
+  text = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetEpName(node, &text));
+  view.owner_ = TextOf(text);
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetSinceVersion(node, &view.version_));
+
+  size_t count = 0;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetNumInputs(node, &count));
+  std::vector<const OrtValueInfo*> values(count);
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetInputs(node, values.data(), count));
+  view.inputs_.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    TUNABLEOP_RETURN_IF_ERROR(ReadValue(values[i], view.inputs_[i]));
+  }
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetNumOutputs(node, &count));
+  values.assign(count, nullptr);
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Node_GetOutputs(node, values.data(), count));
+  view.outputs_.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    TUNABLEOP_RETURN_IF_ERROR(ReadValue(values[i], view.outputs_[i]));
+  }
+  return view;
+}
+
+ONNXTensorElementDataType NodeView::InputType(size_t input) const noexcept {
+  return Has(input) ? inputs_[input].type : ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+}
+
+ONNXTensorElementDataType NodeView::OutputType(size_t output) const noexcept {
+  return Gives(output) ? outputs_[output].type : ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+}
+
+int64_t NodeView::Int(const char* attribute, int64_t missing) const noexcept {
+  const OrtOpAttr* found = Find(node_, attribute);
+  if (found == nullptr) return missing;
+  int64_t value = 0;
+  size_t size = 0;
+  const bool read =
+      FromOrt(Ort().api->ReadOpAttr(found, ORT_OP_ATTR_INT, &value, sizeof(value), &size)).ok();
+  return read ? value : missing;
+}
+
+std::string NodeView::String(const char* attribute, std::string missing) const {
+  const OrtOpAttr* found = Find(node_, attribute);
+  if (found == nullptr) return missing;
+  std::string text(256, '\0');  // more than any word of the specification
+  size_t size = 0;
+  if (!FromOrt(Ort().api->ReadOpAttr(found, ORT_OP_ATTR_STRING, text.data(), text.size(), &size))
+           .ok()) {
+    return missing;
+  }
+  text.resize(size);
+  while (!text.empty() && text.back() == '\0') text.pop_back();
+  return text;
+}
+
+bool NodeView::HasAttribute(const char* attribute) const noexcept {
+  return Find(node_, attribute) != nullptr;
+}
+
+}  // namespace tunableop

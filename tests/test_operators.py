@@ -1,0 +1,103 @@
+"""Operators beside MatMul and Gemm, on simulated cards: who runs them, what is copied, what comes out."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import onnxruntime_ep_tunableop as tunableop
+from onnx import TensorProto, helper
+from support.cards import BOTH, card_session, on_card
+from support.graphs import graph, model, value
+from support.sessions import EP, assigned, random
+
+INT64 = TensorProto.INT64
+
+
+def ran(session: ort.InferenceSession, feeds: dict[str, Any]) -> tuple[list[Any], Counter[tuple[str, str]]]:
+    """What one run gives, and (provider, operator) of what it ran. For sessions with a profile."""
+    outputs = session.run(None, feeds)
+    path = Path(session.end_profiling())
+    events = json.loads(path.read_text())
+    path.unlink()
+    return outputs, Counter(
+        (event["args"]["provider"], event["args"]["op_name"])
+        for event in events
+        if event.get("cat") == "Node" and event["name"].endswith("_kernel_time")
+    )
+
+
+def profiled() -> ort.SessionOptions:
+    settings = ort.SessionOptions()
+    settings.enable_profiling = True
+    settings.profile_file_prefix = f"/tmp/tunableop-operators-{np.random.default_rng().integers(1 << 60)}"
+    return settings
+
+
+def on_cpu(proto: onnx.ModelProto, feeds: dict[str, Any]) -> list[Any]:
+    session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    return list(session.run(None, feeds))
+
+
+def chain() -> onnx.ModelProto:
+    """Two products with a new shape between, which is computed from the input's."""
+    nodes = [
+        helper.make_node("MatMul", ["X", "W"], ["a"]),
+        helper.make_node("Shape", ["X"], ["shape"]),
+        helper.make_node("Gather", ["shape", "zero"], ["batch"]),
+        helper.make_node("Gather", ["shape", "one"], ["length"]),
+        helper.make_node("Mul", ["batch", "two"], ["double"]),
+        helper.make_node("Unsqueeze", ["double", "first"], ["rows"]),
+        helper.make_node("Unsqueeze", ["length", "first"], ["steps"]),
+        helper.make_node("Concat", ["steps", "rows", "rest"], ["to"], axis=0),
+        helper.make_node("Reshape", ["a", "to"], ["b"]),
+        helper.make_node("MatMul", ["b", "V"], ["Y"]),
+    ]
+    constants = {
+        "W": random((8, 12), 1),
+        "V": random((6, 5), 2),
+        "zero": np.array(0, np.int64),
+        "first": np.array([0], np.int64),
+        "one": np.array(1, np.int64),
+        "two": np.array(2, np.int64),
+        "rest": np.array([6], np.int64),
+    }
+    return model(graph(nodes, [value("X", ["n", "m", 8])], [value("Y", None)], constants))
+
+
+@on_card(*BOTH)
+def test_a_reshape_between_two_products_costs_no_copy() -> None:
+    proto = chain()
+    feeds = {"X": random((4, 3, 8), 3)}
+    session = card_session(proto, settings=profiled(), claim="all")
+    (got,), nodes = ran(session, feeds)
+    np.testing.assert_allclose(got, on_cpu(proto, feeds)[0], rtol=1e-5, atol=1e-5)
+    assert not [op for _, op in nodes if op.startswith("Memcpy")], nodes
+    assert nodes[EP, "Reshape"] == nodes[EP, "Shape"] == 1
+    told = tunableop.explain(session)
+    assert told.coverage()["MatMul"] == (2, 2)
+    reasons = {node.op_type: node.reason for node in told.operators}
+    assert reasons["Reshape"] == "claimed: fp32"
+    on_host = {op for op, reason in reasons.items() if "stays on the CPU" in reason}
+    assert on_host == {"Concat", "Gather", "Mul", "Unsqueeze"}, str(told)
+    assert sorted(node.op_type for node in told.operators if node.claimed) == sorted(
+        op for provider, op, _ in assigned(session) if provider == EP and op != "MatMul"
+    )
+
+
+@on_card("cuda13")
+def test_what_claim_takes() -> None:
+    proto = chain()
+    for claim, expected in {"all": {"Reshape", "Shape"}, "auto": {"Reshape", "Shape"}, "gemm": set()}.items():
+        session = card_session(proto, claim=claim)
+        others = {op for provider, op, _ in assigned(session) if provider == EP} - {"MatMul"}
+        assert others == expected, str(tunableop.explain(session))
+    told = tunableop.explain(session)
+    assert {node.reason for node in told.operators if node.op_type == "Reshape"} == {
+        "refused: claim=gemm takes MatMul and Gemm only"
+    }
