@@ -74,9 +74,9 @@ def test_every_part_on_simulated_libraries(backend: str, tmp_path: Path) -> None
         return
     assert parts["selftest"]["results"][0]["passed"]
     alone = {r["contender"]: r for r in parts["alone"]["results"]}
-    assert alone["ours alone, claim=all"]["our_nodes"] > alone["ours alone, claim=weights"]["our_nodes"] > 0
-    assert alone["ours alone, claim=all"]["to_card"] > 0
-    assert alone["ours alone, claim=all"]["to_host"] > 0
+    assert alone["ours alone, claim=gemm"]["our_nodes"] > alone["ours alone, claim=weights"]["our_nodes"] > 0
+    assert alone["ours alone, claim=gemm"]["to_card"] > 0
+    assert alone["ours alone, claim=gemm"]["to_host"] > 0
 
 
 def test_without_a_card_it_says_so() -> None:
@@ -132,7 +132,7 @@ def test_whole_models_with_the_cpu_in_place_of_a_card(monkeypatch: pytest.Monkey
         assert (result["our_nodes"] > 0) == (result["contender"] in end_to_end.OURS)
     weights, everything = (
         next(r for r in report.results if r["contender"] == f"ours, claim={claim}")["our_nodes"]
-        for claim in ("weights", "all")
+        for claim in ("weights", "gemm")
     )
     assert (weights, everything) == (6, 8)
 
@@ -156,7 +156,7 @@ def test_what_is_wrong_is_found() -> None:
         return fine | {"error": 1e-3, "memcpy": 1, "our_nodes": 3} | changes
 
     stock = result("stock", our_nodes=0)
-    name = "ours, claim=all"
+    name = "ours, claim=gemm"
     assert end_to_end.judge([stock, result(name)]) == []
     assert end_to_end.judge([stock, result("stock again", error=1.0)]) == []
     for changes, word in (

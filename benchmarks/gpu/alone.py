@@ -21,7 +21,7 @@ from benchmarks.gpu.report import Clock, Report, plan
 from benchmarks.measure import Ratio, interleave
 
 CPU = "CPU provider"
-CLAIMS = ("all", "weights")
+CLAIMS = ("gemm", "weights")
 HEADER = ("contender", "ms", "CPU provider / this", "our nodes", "to card", "to host", "error")
 
 

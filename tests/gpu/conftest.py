@@ -26,9 +26,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _claim_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside a stock provider, claim=auto leaves it products of two computed matrices."""
-    monkeypatch.setitem(QUICK, "claim", "all")
+def _claim_gemm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a stock provider, claim=auto leaves it products of two computed matrices; alone it takes all."""
+    monkeypatch.setitem(QUICK, "claim", "gemm")
 
 
 @dataclass(frozen=True)
