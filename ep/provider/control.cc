@@ -10,11 +10,13 @@
 #include "backends/cpu/openblas_library.h"
 #include "backends/gpu/devices.h"
 #include "gemm/status.h"
+#include "provider/operators.h"
 #include "provider/ort_runtime.h"
 #include "provider/selftest.h"
 #include "provider/sessions.h"
 #include "provider/stock_check.h"
 #include "provider/target.h"
+#include "provider/type_name.h"
 #include "tuner/rates.h"
 
 namespace tunableop {
@@ -269,6 +271,24 @@ json SelfTestCase(const json& arguments) {
           {"stopped", verdict.value().stopped}};
 }
 
+json OperatorTable() {
+  json rows = json::array();
+  for (const Operator& op : Operators()) {
+    json types = json::array();
+    constexpr int kTypes = 64;
+    for (int type = 0; type < kTypes; ++type) {
+      if ((op.types >> static_cast<unsigned>(type) & 1U) == 0) continue;
+      types.push_back(TypeName(static_cast<ONNXTensorElementDataType>(type)));
+    }
+    rows.push_back({{"domain", op.domain},
+                    {"op", op.op},
+                    {"first", op.first},
+                    {"last", op.last},
+                    {"types", types}});
+  }
+  return {{"operators", rows}};
+}
+
 json SetResults(SessionState& state, const json& arguments) {
   std::vector<std::string> problems;
   const size_t taken = state.SetResults(Text(arguments, "results"), "tuning results", problems);
@@ -290,6 +310,7 @@ std::string Call(const std::string& method, const json& arguments) {
   }
   if (method == "selftest_cases") return Dump(SelfTestCases(arguments));
   if (method == "selftest_case") return Dump(SelfTestCase(arguments));
+  if (method == "operators") return Dump(OperatorTable());
   if (method == "measure_stock") return Dump(MeasureStock(arguments));
   const std::shared_ptr<SessionState> state = Session(arguments);
   if (method == "stats") {

@@ -22,9 +22,10 @@ struct PlacedNode {
   uint32_t host_outputs = 0;
 };
 
-// For each node whether it is to be left to the CPU (or is there anyway, and a part of this): all that it reads from the card's memory is
-// made on the host (by such nodes, and those with outputs there), or is small and constant, or an
-// input of the graph. Each would cost a copy to the card, and often one back.
+// For each node whether it is to be left to the CPU (or is there anyway, and a part of this): all
+// that it reads from the card's memory is made on the host (by such nodes, and those with outputs
+// there), or is small and constant, or an input of the graph. Each would cost a copy to the card,
+// and often one back.
 std::vector<bool> CpuPreferred(std::span<const PlacedNode> nodes,
                                const std::unordered_set<std::string_view>& graph_inputs);
 

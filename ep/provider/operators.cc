@@ -3,6 +3,7 @@
 #include <array>
 
 #include "provider/kernels/op_kernels.h"
+#include "provider/operator_checks.h"
 #include "provider/type_name.h"
 
 namespace tunableop {
@@ -15,6 +16,15 @@ constexpr TypeSet Types(std::initializer_list<ONNXTensorElementDataType> types) 
   return set;
 }
 
+constexpr TypeSet kHalf =
+    Types({ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16, ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16});
+constexpr TypeSet kFloating =
+    kHalf | Types({ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE});
+constexpr TypeSet kWhole =
+    Types({ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64});
+constexpr TypeSet kBool = Types({ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL});
+constexpr TypeSet kNumbers = kFloating | kWhole | Types({ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8});
+
 // All that are moved without being looked at.
 constexpr TypeSet kMoved =
     Types({ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16,
@@ -25,64 +35,94 @@ constexpr TypeSet kMoved =
            ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64,
            ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL});
 
-constexpr uint32_t kFirst = 1U << 0U;
-constexpr uint32_t kSecond = 1U << 1U;
+// Bits of host_inputs and host_outputs.
+constexpr uint32_t kInput0 = 1U << 0U;
+constexpr uint32_t kInput1 = 1U << 1U;
+constexpr uint32_t kInput2 = 1U << 2U;
+constexpr uint32_t kOutput0 = 1U << 0U;
+
+constexpr const char* kContrib = "com.microsoft";
+
+struct More {
+  const char* domain = "";
+  Refusal why_not = nullptr;
+  uint32_t host_inputs = 0;
+  uint32_t host_outputs = 0;
+  bool alias = false;
+  uint8_t typed = 0;
+};
+
+constexpr Operator Row(const char* op, int first, int last, OrtKernelCreateFunc create,
+                       TypeSet types, More more = {}) noexcept {
+  return {
+      more.domain,       op,         first,     last, create, types, more.why_not, more.host_inputs,
+      more.host_outputs, more.alias, more.typed};
+}
 
 constexpr auto kTable = std::to_array<Operator>({
     // Other dimensions for the same elements.
-    {.domain = "",
-     .op = "Flatten",
-     .first = 1,
-     .last = 25,
-     .create = &CreateFlatten,
-     .types = kMoved,
-     .alias = true},
-    {.domain = "",
-     .op = "Identity",
-     .first = 1,
-     .last = 25,
-     .create = &CreateIdentity,
-     .types = kMoved,
-     .alias = true},
-    {.domain = "",
-     .op = "Reshape",
-     .first = 5,
-     .last = 25,
-     .create = &CreateReshape,
-     .types = kMoved,
-     .host_inputs = kSecond,
-     .alias = true},
-    {.domain = "",
-     .op = "Squeeze",
-     .first = 1,
-     .last = 25,
-     .create = &CreateSqueeze,
-     .types = kMoved,
-     .host_inputs = kSecond,
-     .alias = true},
-    {.domain = "",
-     .op = "Unsqueeze",
-     .first = 1,
-     .last = 25,
-     .create = &CreateUnsqueeze,
-     .types = kMoved,
-     .host_inputs = kSecond,
-     .alias = true},
+    Row("Flatten", 1, 25, &CreateFlatten, kMoved, {.alias = true}),
+    Row("Identity", 1, 25, &CreateIdentity, kMoved, {.alias = true}),
+    Row("Reshape", 5, 25, &CreateReshape, kMoved, {.host_inputs = kInput1, .alias = true}),
+    Row("Squeeze", 1, 25, &CreateSqueeze, kMoved, {.host_inputs = kInput1, .alias = true}),
+    Row("Unsqueeze", 1, 25, &CreateUnsqueeze, kMoved, {.host_inputs = kInput1, .alias = true}),
     // Dimensions as values.
-    {.domain = "",
-     .op = "Shape",
-     .first = 1,
-     .last = 25,
-     .create = &CreateShape,
-     .types = kMoved,
-     .host_outputs = kFirst},
-    {.domain = "",
-     .op = "Size",
-     .first = 1,
-     .last = 25,
-     .create = &CreateSize,
-     .types = kMoved,
-     .host_outputs = kFirst},
+    Row("Shape", 1, 25, &CreateShape, kMoved, {.host_outputs = kOutput0}),
+    Row("Size", 1, 25, &CreateSize, kMoved, {.host_outputs = kOutput0}),
+    // Elementwise, with two inputs.
+    Row("Add", 7, 14, &CreateBinary, kNumbers),
+    Row("And", 7, 7, &CreateBinary, kBool),
+    Row("Div", 7, 14, &CreateBinary, kNumbers),
+    Row("Equal", 7, 19, &CreateBinary, kNumbers | kBool),
+    Row("Greater", 7, 13, &CreateBinary, kNumbers),
+    Row("GreaterOrEqual", 12, 16, &CreateBinary, kNumbers),
+    Row("Less", 7, 13, &CreateBinary, kNumbers),
+    Row("LessOrEqual", 12, 16, &CreateBinary, kNumbers),
+    Row("Max", 8, 13, &CreateBinary, kNumbers, {.why_not = &MoreThanTwoInputs}),
+    Row("Min", 8, 13, &CreateBinary, kNumbers, {.why_not = &MoreThanTwoInputs}),
+    Row("Mod", 10, 13, &CreateBinary, kNumbers),
+    Row("Mul", 7, 14, &CreateBinary, kNumbers),
+    Row("Or", 7, 7, &CreateBinary, kBool),
+    Row("PRelu", 7, 16, &CreateBinary, kFloating | kWhole),
+    Row("Pow", 7, 15, &CreateBinary, kFloating | kWhole, {.why_not = &SecondTypeDiffers}),
+    Row("Sub", 7, 14, &CreateBinary, kNumbers),
+    Row("Sum", 8, 13, &CreateBinary, kFloating, {.why_not = &MoreThanTwoInputs}),
+    Row("Xor", 7, 7, &CreateBinary, kBool),
+    // Elementwise, with one input.
+    Row("Abs", 6, 13, &CreateUnary, kFloating | kWhole),
+    Row("Ceil", 6, 13, &CreateUnary, kFloating),
+    Row("Cos", 7, 22, &CreateUnary, kFloating),
+    Row("Elu", 6, 22, &CreateUnary, kFloating),
+    Row("Erf", 9, 13, &CreateUnary, kFloating),
+    Row("Exp", 6, 13, &CreateUnary, kFloating),
+    Row("Floor", 6, 13, &CreateUnary, kFloating),
+    Row("Gelu", 20, 20, &CreateUnary, kFloating),
+    Row("HardSigmoid", 6, 22, &CreateUnary, kFloating),
+    Row("HardSwish", 14, 22, &CreateUnary, kFloating),
+    Row("IsInf", 10, 20, &CreateUnary, kFloating),
+    Row("IsNaN", 9, 20, &CreateUnary, kFloating),
+    Row("LeakyRelu", 6, 16, &CreateUnary, kFloating),
+    Row("Log", 6, 13, &CreateUnary, kFloating),
+    Row("Neg", 6, 13, &CreateUnary, kFloating | kWhole),
+    Row("Not", 1, 1, &CreateUnary, kBool),
+    Row("Reciprocal", 6, 13, &CreateUnary, kFloating),
+    Row("Relu", 6, 14, &CreateUnary, kFloating | kWhole),
+    Row("Round", 11, 22, &CreateUnary, kFloating),
+    Row("Sigmoid", 6, 13, &CreateUnary, kFloating),
+    Row("Sign", 9, 13, &CreateUnary, kFloating | kWhole),
+    Row("Sin", 7, 22, &CreateUnary, kFloating),
+    Row("Softplus", 1, 22, &CreateUnary, kFloating),
+    Row("Sqrt", 6, 13, &CreateUnary, kFloating),
+    Row("Swish", 24, 24, &CreateUnary, kFloating),
+    Row("Tanh", 6, 13, &CreateUnary, kFloating),
+    Row("FastGelu", 1, 1, &CreateUnary, kFloating, {.domain = kContrib, .why_not = &HasBias}),
+    Row("Gelu", 1, 1, &CreateUnary, kFloating, {.domain = kContrib}),
+    Row("QuickGelu", 1, 1, &CreateUnary, kFloating, {.domain = kContrib}),
+    Row("Clip", 6, 13, &CreateClip, kFloating | kWhole, {.host_inputs = kInput1 | kInput2}),
+    // Others of their kind.
+    Row("Cast", 6, 25, &CreateCast, kNumbers | kBool, {.why_not = &CastsToOthers}),
+    Row("CastLike", 15, 25, &CreateCast, kNumbers | kBool, {.why_not = &CastsToOthers}),
+    Row("Where", 9, 16, &CreateWhere, kMoved, {.typed = 1}),
 });
 
 }  // namespace

@@ -28,7 +28,7 @@ struct Operator {
   int last;
   OrtKernelCreateFunc create;  // its `state` is this row
   TypeSet types;               // of input `typed`
-  Refusal why_not = nullptr;    // what else there is to check; null: nothing
+  Refusal why_not = nullptr;   // what else there is to check; null: nothing
   // Bit i: input i (output i) is in the host's memory, as the stock CUDA provider declares it.
   uint32_t host_inputs = 0;
   uint32_t host_outputs = 0;

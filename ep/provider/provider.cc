@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "backends/rtc/kernel_library.h"
 #include "provider/capability.h"
 #include "provider/gpu/allocators.h"
 #include "provider/guard.h"

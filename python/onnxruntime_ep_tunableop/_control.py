@@ -309,6 +309,11 @@ class Explanation:
         return lines
 
 
+def operators() -> list[dict[str, Any]]:
+    """The table of operators that have kernels on cards beside MatMul and Gemm."""
+    return list(json.loads(_core.control(get_library_path(), "operators", "{}"))["operators"])
+
+
 def explain(session: ort.InferenceSession) -> Explanation:
     """Per node: claimed or refused and why; per problem: which kernel and why."""
     answer = _ask(session, "explain")

@@ -1,10 +1,16 @@
 #include "provider/kernels/op_kernel.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "provider/element_type.h"
+#include "provider/kernels/element.h"
 #include "provider/kernels/kernel.h"
+#include "provider/kernels/matmul_shape.h"
 #include "provider/ort_runtime.h"
 #include "provider/provider.h"
+#include "tuner/elements.h"
 
 namespace tunableop {
 namespace {
@@ -28,27 +34,29 @@ int64_t DeviceTensor::elements() const noexcept {
   return count;
 }
 
-size_t ElementBytes(ONNXTensorElementDataType type) noexcept {
-  switch (type) {
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE:
+double HostNumber(const DeviceTensor& tensor) noexcept {
+  if (const std::optional<DataType> type = DataTypeOf(tensor.type)) {
+    return LoadElement(tensor.data, *type, 0);
+  }
+  return static_cast<double>(HostInteger(tensor));
+}
+
+int64_t HostInteger(const DeviceTensor& tensor) noexcept {
+  const void* data = tensor.data;
+  switch (tensor.type) {
     case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64:
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64:
-      return 8;
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT:
+      return *static_cast<const int64_t*>(data);
     case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32:
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32:
-      return 4;
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16:
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16:
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16:
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16:
-      return 2;
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8:
+      return *static_cast<const int32_t*>(data);
     case ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8:
     case ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL:
-      return 1;
-    default:
-      return 0;
+      return *static_cast<const uint8_t*>(data);
+    default: {
+      constexpr double kMost = 9.2e18;
+      const std::optional<DataType> type = DataTypeOf(tensor.type);
+      const double value = type ? LoadElement(data, *type, 0) : 0.0;
+      return std::isnan(value) ? 0 : static_cast<int64_t>(std::clamp(value, -kMost, kMost));
+    }
   }
 }
 
@@ -191,6 +199,30 @@ Status OpContext::Copy(const DeviceTensor& to, const DeviceTensor& from) const {
   return device().Copy(to.data, from.data, bytes, CopyKind::kDeviceToDevice, stream());
 }
 
+Status OpContext::Launch(const DeviceFunction& function, const device::Grid& grid,
+                         const void* args) const {
+  return function.Launch({.grid_x = grid.x,
+                          .grid_y = grid.y,
+                          .grid_z = grid.z,
+                          .block = grid.block,
+                          .shared_bytes = grid.shared_bytes},
+                         args, stream());
+}
+
+Status OpContext::TooManyDims(std::initializer_list<std::span<const int64_t>> shapes) const {
+  std::string message;
+  for (const std::span<const int64_t> dims : shapes) {
+    message += (message.empty() ? "" : ", ") + DimsText(dims);
+  }
+  return Error(StatusCode::kNotSupported,
+               "the shapes " + message + " do not fit, or have too many dimensions for its kernel");
+}
+
+Status OpContext::NoSuchAxis(int64_t axis, std::span<const int64_t> dims) const {
+  return Error(StatusCode::kInvalidArgument,
+               "axis " + std::to_string(axis) + " is none of " + DimsText(dims));
+}
+
 Status OpContext::Error(StatusCode code, const std::string& message) const {
   return {code, std::string(op_.op) + ": " + message};
 }
@@ -210,6 +242,14 @@ Status InitOpKernel(OpKernel& kernel, void* state, const OrtKernelInfo* info) {
     return {StatusCode::kInternal, std::string(kernel.op_->op) + ": the session is on no card"};
   }
   return kernel.Init(OpInfo(info, *kernel.op_));
+}
+
+Status OpKernel::Find(const char* family, const char* t0, const char* t1, const char* entry,
+                      DeviceFunction* function) const {
+  Result<DeviceFunction> found = gpu_->card().kernels().Get(family, t0, t1, entry);
+  if (!found.ok()) return found.TakeStatus();
+  *function = std::move(found).value();
+  return Status::Ok();
 }
 
 OrtStatus* OpKernel::ComputeImpl(OrtKernelImpl* self, OrtKernelContext* context) noexcept {

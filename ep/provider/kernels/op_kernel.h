@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,8 +11,10 @@
 #include <vector>
 
 #include "abi/ort_c_api.h"
+#include "backends/rtc/kernel_library.h"
 #include "gemm/device_queue.h"
 #include "gemm/status.h"
+#include "kernels/shapes.h"
 #include "provider/gpu/gpu_session.h"
 #include "provider/guard.h"
 #include "provider/happens_before.h"
@@ -30,8 +33,10 @@ struct DeviceTensor {
   int64_t elements() const noexcept;
 };
 
-// Bytes of one element; 0 for what no card's memory holds.
-size_t ElementBytes(ONNXTensorElementDataType type) noexcept;
+// The first element of a tensor in the host's memory, of any numeric type; as an integer it is cut
+// off and kept within int64.
+double HostNumber(const DeviceTensor& tensor) noexcept;
+int64_t HostInteger(const DeviceTensor& tensor) noexcept;
 
 // What a kernel is told when it is made.
 class OpInfo {
@@ -73,6 +78,15 @@ class OpContext {
   const Device& device() const noexcept { return queue_.device(); }
   // Queues a copy of the elements, unless both are the same memory.
   Status Copy(const DeviceTensor& to, const DeviceTensor& from) const;
+  // `args`: the one struct of the kernel.
+  Status Launch(const DeviceFunction& function, const device::Grid& grid, const void* args) const;
+  template <typename Args>
+  Status Launch(const DeviceFunction& function, const device::Prepared<Args>& call) const {
+    return Launch(function, call.grid, &call.args);
+  }
+  // What is wrong where a kernel cannot be called with these shapes.
+  Status TooManyDims(std::initializer_list<std::span<const int64_t>> shapes) const;
+  Status NoSuchAxis(int64_t axis, std::span<const int64_t> dims) const;
   // "Reshape: ..."
   Status Error(StatusCode code, const std::string& message) const;
 
@@ -98,6 +112,9 @@ class OpKernel : public OrtKernelImpl {
 
  protected:
   GpuSession& gpu() const noexcept { return *gpu_; }
+  // In Init only: compiles it if need be. `t1` may be "".
+  Status Find(const char* family, const char* t0, const char* t1, const char* entry,
+              DeviceFunction* function) const;
 
  private:
   friend Status InitOpKernel(OpKernel& kernel, void* state, const OrtKernelInfo* info);

@@ -6,6 +6,15 @@
 
 namespace tunableop {
 
+// kernels/binary.cc
+OrtStatus* CreateBinary(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/cast.cc
+OrtStatus* CreateCast(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/unary.cc
+OrtStatus* CreateClip(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+OrtStatus* CreateUnary(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/where.cc
+OrtStatus* CreateWhere(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/views.cc
 OrtStatus* CreateFlatten(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateIdentity(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;

@@ -5,19 +5,13 @@
 #include <optional>
 #include <vector>
 
+#include "provider/kernels/axes.h"
 #include "provider/kernels/matmul_shape.h"
 #include "provider/kernels/op_kernel.h"
 #include "provider/kernels/op_kernels.h"
 
 namespace tunableop {
 namespace {
-
-// Of an axis from -rank to rank-1; nullopt: it is none.
-std::optional<size_t> AxisOf(int64_t axis, size_t rank) noexcept {
-  const auto size = static_cast<int64_t>(rank);
-  if (axis < -size || axis >= size) return std::nullopt;
-  return static_cast<size_t>(axis < 0 ? axis + size : axis);
-}
 
 class View : public OpKernel {
  public:

@@ -1,0 +1,76 @@
+// Elementwise operators of two inputs, which broadcast.
+#include <string_view>
+
+#include "kernels/binary_launch.h"
+#include "provider/kernels/element.h"
+#include "provider/kernels/op_kernel.h"
+#include "provider/kernels/op_kernels.h"
+
+namespace tunableop {
+namespace {
+
+constexpr struct {
+  std::string_view op;
+  const char* entry;
+} kEntries[] = {
+    {"Add", "binary_add"},         {"And", "binary_and"},
+    {"Div", "binary_div"},         {"Equal", "binary_equal"},
+    {"Greater", "binary_greater"}, {"GreaterOrEqual", "binary_greater_or_equal"},
+    {"Less", "binary_less"},       {"LessOrEqual", "binary_less_or_equal"},
+    {"Max", "binary_max"},         {"Min", "binary_min"},
+    {"Mod", "binary_mod"},         {"Mul", "binary_mul"},
+    {"Or", "binary_or"},           {"PRelu", "binary_prelu"},
+    {"Pow", "binary_pow"},         {"Sub", "binary_sub"},
+    {"Sum", "binary_add"},         {"Xor", "binary_xor"},
+};
+
+class Binary final : public OpKernel {
+ public:
+  Status Init(const OpInfo& info) override {
+    const ONNXTensorElementDataType in = info.InputType(0);
+    const ONNXTensorElementDataType out = info.OutputType(0);
+    const std::string_view op = info.op().op;
+    const char* entry = "";
+    for (const auto& row : kEntries) {
+      if (row.op == op) entry = row.entry;
+    }
+    if (op == "Mod" && info.Int("fmod", 0) != 0) entry = "binary_fmod";
+    in_bytes_ = ElementBytes(in);
+    out_bytes_ = ElementBytes(out);
+    return Find("binary", ModuleType(in), ModuleType(out), entry, &function_);
+  }
+
+  Status Compute(OpContext& context) const override {
+    Result<DeviceTensor> a = context.Input(0);
+    if (!a.ok()) return a.TakeStatus();
+    if (context.inputs() == 1) {  // Max, Min and Sum of one
+      Result<DeviceTensor> same = context.Output(0, a.value().dims);
+      return same.ok() ? context.Copy(same.value(), a.value()) : same.TakeStatus();
+    }
+    Result<DeviceTensor> b = context.Input(1);
+    if (!b.ok()) return b.TakeStatus();
+    const std::array<device::DimsView, 2> shapes{a.value().dims, b.value().dims};
+    const std::optional<device::Dims> dims = device::BroadcastDims(shapes);
+    if (!dims) return context.TooManyDims({shapes[0], shapes[1]});
+    Result<DeviceTensor> out = context.Output(0, dims->view());
+    if (!out.ok()) return out.TakeStatus();
+    if (out.value().elements() == 0) return Status::Ok();
+    const auto call = device::PrepareBinary(a.value().data, shapes[0], b.value().data, shapes[1],
+                                            out.value().data, in_bytes_, out_bytes_);
+    if (!call) return context.TooManyDims({shapes[0], shapes[1]});
+    return context.Launch(function_, *call);
+  }
+
+ private:
+  DeviceFunction function_;
+  size_t in_bytes_ = 0;
+  size_t out_bytes_ = 0;
+};
+
+}  // namespace
+
+OrtStatus* CreateBinary(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept {
+  return CreateOpKernel<Binary>(state, info, kernel);
+}
+
+}  // namespace tunableop

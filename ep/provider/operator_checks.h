@@ -1,0 +1,23 @@
+// What is checked of a node beyond its opset and the type of one input: for operators.cc.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "provider/node_view.h"
+
+namespace tunableop {
+
+// Each: why the node cannot be taken, in words; nullopt: it can.
+
+// Input 1 is of input 0's type.
+std::optional<std::string> SecondTypeDiffers(const NodeView& node);
+// Of operators with any number of inputs.
+std::optional<std::string> MoreThanTwoInputs(const NodeView& node);
+
+// Of operators with an optional input 1 that is added first.
+std::optional<std::string> HasBias(const NodeView& node);
+// The output's type is none to calculate with, or the kernel does not do what is asked.
+std::optional<std::string> CastsToOthers(const NodeView& node);
+
+}  // namespace tunableop

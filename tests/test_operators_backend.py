@@ -1,0 +1,68 @@
+"""The ONNX project's own node tests of every operator that has a kernel on cards."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import onnxruntime_ep_tunableop as tunableop
+from onnxruntime_ep_tunableop._control import operators
+from support.cards import BOTH, card_session, on_card
+from support.sessions import EP, assigned
+
+
+def backend_cases(names: set[str]) -> list[Any]:
+    """Those of ONNX's own operators: only their modules are imported, all would take many seconds."""
+    cases = importlib.import_module("onnx.backend.test.case.node")
+    wanted = {name.lower() for name in names}
+    for module in pkgutil.iter_modules(cases.__path__):
+        if module.name.replace("_", "") in wanted:
+            importlib.import_module(f"onnx.backend.test.case.node.{module.name}")
+    return list(cases._NodeTestCases)
+
+
+def feeds_of(session: ort.InferenceSession, inputs: Any) -> dict[str, Any] | None:
+    """None: something that is no plain tensor."""
+    infos = session.get_inputs()
+    if len(infos) != len(inputs) or not all(isinstance(array, np.ndarray) for array in inputs):
+        return None
+    return {info.name: array for info, array in zip(infos, inputs, strict=True)}
+
+
+@on_card(*BOTH)
+def test_backend_cases_run_on_the_card() -> None:
+    table = {row["op"] for row in operators() if not row["domain"]}
+    complaints: list[str] = []
+    counts: Counter[str] = Counter()
+    for case in backend_cases(table):
+        nodes = case.model.graph.node
+        if len(nodes) != 1 or nodes[0].op_type not in table:
+            continue
+        settings = ort.SessionOptions()
+        settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        settings.log_severity_level = 4
+        try:
+            session = card_session(case.model, settings=settings, claim="all")
+        except Exception:
+            continue  # a type or an opset that this onnxruntime does not have at all
+        if not any(provider == EP for provider, _, _ in assigned(session)):
+            continue
+        for inputs, outputs in case.data_sets:
+            feeds = feeds_of(session, inputs)
+            if feeds is None:
+                continue
+            counts[nodes[0].op_type] += 1
+            try:
+                for got, expected in zip(session.run(None, feeds), outputs, strict=True):
+                    assert got.dtype == expected.dtype
+                    np.testing.assert_allclose(got, expected, rtol=case.rtol, atol=case.atol)
+            except Exception as error:
+                told = tunableop.explain(session)
+                complaints.append(f"{case.name}: {str(error)[:300]}\n{told}")
+    print(counts)
+    assert not complaints, f"{len(complaints)}:\n" + "\n".join(complaints[:30])
+    assert table - set(counts) == set()

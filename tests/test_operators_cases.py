@@ -1,0 +1,443 @@
+"""Every operator of a card against ONNX Runtime's CPU provider: types, broadcasts, axes, layouts.
+
+Each family is one model for each opset, in one process for each vendor.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from support.cards import BOTH, on_card
+from support.operators import CONTRIB, Case, check
+
+Array = npt.NDArray[Any]
+F32, F16, F64, I32, I64 = np.float32, np.float16, np.float64, np.int32, np.int64
+FLOATS = (F32, F16, "bf16")
+
+
+def some(
+    shape: tuple[int, ...], dtype: Any = F32, seed: int = 0, low: float = -2.0, high: float = 2.0
+) -> Array:
+    """Random elements of a type; integers and bools, too. "bf16": fp32, which a case casts."""
+    rng = np.random.default_rng([seed, *shape])
+    if dtype == np.bool_:
+        return np.asarray(rng.random(shape) < 0.5)
+    if dtype not in ("bf16",) and np.dtype(dtype).kind in "iu":
+        return rng.integers(
+            int(min(low, 0)) * 4 if np.dtype(dtype).kind == "i" else 0, int(high) * 5, shape
+        ).astype(dtype)
+    values = rng.uniform(low, high, shape)
+    return np.asarray(values, F32 if dtype == "bf16" else dtype)
+
+
+def ints(*values: int) -> Array:
+    return np.array(values, I64)
+
+
+def case(op: str, inputs: list[Array | None], *, dtype: Any = None, **more: Any) -> Case:
+    return Case(op, inputs, bf16=dtype == "bf16", **more)
+
+
+def views() -> Iterator[Case]:
+    x = some((2, 3, 4))
+    for to, zero in (((6, 4), 0), ((0, -1), 0), ((2, 1, 3, 4), 0), ((-1,), 0), ((4, 3, 2), 1)):
+        yield Case("Reshape", [x, ints(*to)], {"allowzero": zero})
+        yield Case("Reshape", [x, ints(*to)], {"allowzero": zero}, constants=(1,))
+    yield Case("Reshape", [some((0, 3)), ints(3, 0)], {"allowzero": 1})
+    yield Case("Reshape", [some((1, 1), F16), ints()])
+    for dtype in (F16, F64, I32, I64, np.uint8, np.int8, np.uint32, np.bool_):
+        yield Case("Reshape", [some((4, 6), dtype), ints(3, 8)])
+    for axis in (0, 1, 2, 3, -1, -2):
+        yield Case("Flatten", [x], {"axis": axis})
+    y = some((1, 3, 1, 2))
+    for axes in ((0,), (2,), (0, 2), (-2,), (-4, 2)):
+        yield Case("Squeeze", [y, ints(*axes)])
+        yield Case("Squeeze", [y], {"axes": list(axes)}, opset=11)
+    yield Case("Squeeze", [y])
+    for axes in ((0,), (4,), (0, 3), (-1,), (-5, 2), (3, 1)):
+        yield Case(
+            "Unsqueeze",
+            [some((3, 2, 4)) if len(axes) == 1 else x, ints(*axes)]
+            if max(axes) < 4
+            else [some((3, 2, 4, 1)), ints(*axes)],
+        )
+    yield Case("Unsqueeze", [x], {"axes": [0, 2]}, opset=11)
+    yield Case("Identity", [x])
+    yield Case("Identity", [some((3,), I64)])
+    yield Case("Identity", [some((), F16)])
+    for begin, end in ((0, None), (1, None), (-2, None), (0, -1), (1, 2), (2, 1), (-9, 9)):
+        yield Case("Shape", [x], {"start": begin} | ({} if end is None else {"end": end}))
+    yield Case("Shape", [some((2, 0, 3), F16)])
+    yield Case("Shape", [x], opset=13)
+    yield Case("Size", [x])
+    yield Case("Size", [some((2, 0))])
+
+
+BROADCASTS: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    ((2, 3, 8), (2, 3, 8)),
+    ((2, 3, 8), (8,)),
+    ((2, 3, 8), (3, 1)),
+    ((2, 1, 8), (1, 3, 1)),
+    ((), (2, 5)),
+    ((7,), ()),
+    ((3, 1, 5, 1, 2), (4, 1, 3, 1)),
+    ((1, 1, 1, 4), (2, 3, 5, 4)),
+    ((0, 3), (1, 3)),
+    ((17,), (17,)),
+    ((2, 4, 3, 5), (2, 1, 1, 5)),
+]
+
+
+def binary() -> Iterator[Case]:
+    for op in ("Add", "Sub", "Mul", "Div"):
+        for at, (left, right) in enumerate(BROADCASTS):
+            for dtype in (*FLOATS, I64) if op == "Add" else (F32, F16) if at < 4 else (F32,):
+                yield case(op, [some(left, dtype, 1), some(right, dtype, 2, 0.5, 3.0)], dtype=dtype)
+        for dtype in ("bf16", F64, I32, I64):
+            divisor = some((4, 6), dtype, 2, 1.0, 3.0)
+            if dtype in (I32, I64):
+                divisor = np.abs(divisor) + 1
+            yield case(op, [some((4, 6), dtype, 1), divisor.astype(some((), dtype).dtype)], dtype=dtype)
+        yield Case(op, [some((4, 6), F32, 1), some((6,), F32, 2, 1.0, 3.0)], opset=7)
+        yield Case(op, [some((4, 6), F32, 1), some((1,), F32, 2, 1.0, 3.0)], constants=(1,), opset=13)
+    for op in ("Max", "Min", "Sum"):
+        for dtype in FLOATS if op == "Sum" else (*FLOATS, F64, I32, I64):
+            yield case(op, [some((4, 1, 6), dtype, 1), some((5, 6), dtype, 2)], dtype=dtype)
+        yield Case(op, [some((4, 6))])
+    nan = np.array([np.nan, 1, -np.inf, np.inf, 0.0], F32)
+    for op in ("Max", "Min", "Add", "Mul"):
+        yield Case(op, [nan, nan[::-1].copy()], note="special")
+    for op in ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"):
+        for dtype in (F32, F64, I32, I64):
+            yield Case(op, [some((3, 4), dtype, 1), some((3, 4), dtype, 1)])
+            yield Case(op, [some((2, 3, 4), dtype, 1), some((3, 1), dtype, 2)])
+        yield Case(op, [some((2, 3, 4), F16, 1), some((3, 1), F16, 2)])
+        yield Case(op, [some((32,), F32, 1), some((32,), F32, 2)])
+    yield Case("Equal", [some((3, 4), np.bool_, 1), some((3, 4), np.bool_, 2)])
+    for op in ("And", "Or", "Xor"):
+        yield Case(op, [some((3, 1, 32), np.bool_, 1), some((2, 32), np.bool_, 2)])
+        yield Case(op, [some((3,), np.bool_, 1), some((), np.bool_, 2)])
+    for dtype in FLOATS:
+        yield case("Pow", [some((3, 5), dtype, 1, 0.1, 2.0), some((5,), dtype, 2)], dtype=dtype, loose=4.0)
+        for power in (2.0, 3.0, 0.5, -1.0):
+            exponent = np.array(power, F32 if dtype == "bf16" else dtype)
+            yield case("Pow", [some((3, 5), dtype, 1, 0.1, 2.0), exponent], dtype=dtype, constants=(1,))
+    yield Case("Pow", [some((3, 5), I64), np.array(2, I64)])
+    for dtype in (I32, I64):
+        divisor = np.array([3, -3, 7, -2, 1], dtype)
+        for fmod in (0, 1):
+            yield Case("Mod", [some((4, 5), dtype), divisor], {"fmod": fmod})
+    yield Case("Mod", [some((4, 5)), np.array([0.7, -0.7, 1.5, -2.0, 3.0], F32)], {"fmod": 1})
+    yield Case("PRelu", [some((2, 3, 4)), some((3, 1), F32, 2)])
+
+
+UNARY: dict[str, tuple[float, float, int]] = {  # where the input lies, and an opset
+    "Abs": (-2, 2, 13),
+    "Ceil": (-2, 2, 13),
+    "Cos": (-4, 4, 17),
+    "Erf": (-3, 3, 13),
+    "Exp": (-3, 3, 13),
+    "Floor": (-2, 2, 13),
+    "HardSwish": (-5, 5, 14),
+    "Log": (0.1, 9, 13),
+    "Neg": (-2, 2, 13),
+    "Reciprocal": (0.3, 3, 13),
+    "Relu": (-2, 2, 14),
+    "Round": (-2, 2, 17),
+    "Sigmoid": (-5, 5, 13),
+    "Sign": (-2, 2, 13),
+    "Sin": (-4, 4, 17),
+    "Softplus": (-5, 5, 17),
+    "Sqrt": (0, 9, 13),
+    "Tanh": (-3, 3, 13),
+}
+
+
+NO_BF16 = ("Cos", "HardSwish", "Round", "Sin", "Softplus")  # only from opset 22 on
+
+
+def unary() -> Iterator[Case]:
+    for op, (low, high, opset) in UNARY.items():
+        for dtype in (F32, F16) if op in NO_BF16 else FLOATS:
+            yield case(op, [some((3, 5, 7), dtype, 1, low, high)], dtype=dtype, opset=opset, loose=2.0)
+        for shape in ((), (0, 2), (64,), (1031,)):
+            yield Case(op, [some(shape, F32, 1, low, high)], opset=opset, loose=2.0)
+    special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0], F32)
+    for op in ("Abs", "Neg", "Relu", "Sigmoid", "Tanh", "Exp", "Sqrt", "Erf"):
+        yield Case(op, [special], opset=UNARY[op][2], note="special")
+    for op in ("Abs", "Neg", "Sign"):
+        for dtype in (I32, I64):
+            yield Case(op, [some((5, 7), dtype)], opset=13)
+    yield Case("Not", [some((3, 37), np.bool_)])
+    yield Case("IsNaN", [special])
+    yield Case("IsInf", [special])
+    for approximate in ("none", "tanh"):
+        for dtype in FLOATS:
+            yield case(
+                "Gelu",
+                [some((3, 40), dtype, 1, -4, 4)],
+                dtype=dtype,
+                opset=20,
+                attributes={"approximate": approximate},
+                loose=4.0,
+            )
+    for domain, op in ((CONTRIB, "Gelu"), (CONTRIB, "FastGelu"), (CONTRIB, "QuickGelu")):
+        yield Case(op, [some((3, 40), F32, 1, -4, 4)], domain=domain, loose=4.0)
+    yield Case("LeakyRelu", [some((3, 5))], {"alpha": 0.2}, opset=16)
+    yield Case("LeakyRelu", [some((3, 5))], opset=16)
+    yield Case("Elu", [some((3, 5))], {"alpha": 0.7}, opset=17)
+    yield Case("HardSigmoid", [some((3, 5), F32, 1, -5, 5)], {"alpha": 0.3, "beta": 0.4}, opset=17)
+    for dtype in FLOATS:
+        limit = lambda value: np.array(value, F32 if dtype == "bf16" else dtype)  # noqa: B023, E731
+        yield case("Clip", [some((3, 40), dtype), limit(-1), limit(0.5)], dtype=dtype)
+        yield case("Clip", [some((3, 40), dtype), None, limit(0.5)], dtype=dtype)
+        yield case("Clip", [some((3, 40), dtype), limit(-1)], dtype=dtype, constants=(1,))
+    yield Case("Clip", [some((3, 40))])
+    yield Case("Clip", [some((3, 40))], {"min": -0.5, "max": 1.0}, opset=6)
+    yield Case("Clip", [some((3, 40), I64), np.array(-3, I64), np.array(5, I64)])
+
+
+KINDS = {F32: 1, np.uint8: 2, I32: 6, I64: 7, np.bool_: 9, F16: 10, F64: 11}
+
+
+def cast() -> Iterator[Case]:
+    for (source, _), (_, to) in itertools.product(KINDS.items(), KINDS.items()):
+        low = 0.0 if source == np.uint8 or to == 2 else -9.0
+        values = some((5, 13), source, 1, low, 9.0)
+        if to == 2 and np.dtype(source).kind == "i":
+            values = np.abs(values)
+        yield Case("Cast", [values], {"to": to}, note=f"to {to}")
+    yield Case("Cast", [np.array([1e6, -1e6, 65504, 65520, np.inf, np.nan, 1e-8], F32)], {"to": 10})
+    yield Case("Cast", [np.array([0.0, -0.0, np.nan, 0.1, 2.0], F32)], {"to": 9})
+    yield Case("Cast", [np.array([1.5, -1.5, 2.9, -2.9], F16)], {"to": 7})
+    yield Case("Cast", [some((0, 3))], {"to": 7})
+    yield Case("CastLike", [some((3, 5)), some((1,), I64)])
+
+
+def where() -> Iterator[Case]:
+    for dtype in (F32, F16, I64, I32, np.uint8):
+        yield Case("Where", [some((3, 5), np.bool_), some((3, 5), dtype, 1), some((3, 5), dtype, 2)])
+    for shapes in (
+        ((2, 1, 5), (3, 1), ()),
+        ((5,), (2, 3, 5), (3, 5)),
+        ((2, 1), (), (1, 64)),
+        ((0, 3), (3,), ()),
+    ):
+        condition, x, y = shapes
+        yield Case("Where", [some(condition, np.bool_), some(x, F32, 1), some(y, F32, 2)])
+    yield case("Where", [some((3, 64), np.bool_), some((64,), "bf16", 1), some((), "bf16", 2)], dtype="bf16")
+
+
+def softmax() -> Iterator[Case]:
+    for op in ("Softmax", "LogSoftmax"):
+        for shape, axis in (
+            ((2, 3, 8), -1),
+            ((2, 3, 8), 0),
+            ((2, 3, 8), 1),
+            ((4, 257), 1),
+            ((2, 1), 1),
+            ((3, 2050), -1),
+            ((0, 4), 1),
+            ((7,), 0),
+        ):
+            yield Case(op, [some(shape, F32, 1, -6, 6)], {"axis": axis}, opset=13, loose=4.0)
+        for dtype in FLOATS:
+            yield case(op, [some((3, 5, 40), dtype, 1, -6, 6)], dtype=dtype, opset=13, loose=4.0)
+        yield Case(op, [some((2, 3, 8), F32, 1, -6, 6)], {"axis": 1}, opset=11, loose=4.0)
+        yield Case(op, [some((2, 3, 8), F32, 1, -6, 6)], opset=11, loose=4.0)
+    masked = some((2, 3, 8))
+    masked[0, 1, 3:] = -np.inf
+    yield Case("Softmax", [masked], opset=13, loose=4.0, note="masked")
+    yield Case("Softmax", [some((2, 3, 8)) * 1e4], opset=13, loose=4.0, note="large")
+
+
+def norm() -> Iterator[Case]:
+    for shape in ((2, 3, 8), (5, 768), (3, 33), (1, 1), (2, 4, 2049)):
+        width = shape[-1]
+        for dtype in FLOATS:
+            x, scale, bias = some(shape, dtype, 1), some((width,), dtype, 2), some((width,), dtype, 3)
+            yield case("LayerNormalization", [x, scale, bias], dtype=dtype, loose=8.0)
+        yield Case("LayerNormalization", [some(shape), some((width,), F32, 2)], {"epsilon": 1e-3}, loose=8.0)
+    yield Case(
+        "LayerNormalization",
+        [some((2, 3, 4, 5)), some((4, 5), F32, 2), some((4, 5), F32, 3)],
+        {"axis": 2},
+        loose=8.0,
+    )
+    yield Case(
+        "LayerNormalization", [some((2, 3, 8)), some((8,), F32, 2), some((8,), F32, 3)], outputs=3, loose=8.0
+    )
+    for shape in ((2, 3, 8), (2, 5, 768)):
+        width = shape[-1]
+        for dtype in (F32, F16):
+            x, skip, gamma, beta, bias = (
+                some(shape, dtype, 1),
+                some(shape, dtype, 2),
+                *(some((width,), dtype, n) for n in (3, 4, 5)),
+            )
+            norm = {"epsilon": 1e-5}
+            yield Case(
+                "SkipLayerNormalization", [x, skip, gamma, beta, bias], norm, domain=CONTRIB, loose=8.0
+            )
+            yield Case("SkipLayerNormalization", [x, skip, gamma, beta], norm, domain=CONTRIB, loose=8.0)
+            yield Case("SkipLayerNormalization", [x, skip, gamma], norm, domain=CONTRIB, loose=8.0)
+            yield Case("SkipSimplifiedLayerNormalization", [x, skip, gamma], norm, domain=CONTRIB, loose=8.0)
+            yield Case("SimplifiedLayerNormalization", [x, gamma], {"axis": -1} | norm, loose=8.0)
+
+
+def reduce() -> Iterator[Case]:
+    x = some((3, 4, 5, 6))
+    for op in (
+        "ReduceSum",
+        "ReduceMean",
+        "ReduceMax",
+        "ReduceMin",
+        "ReduceProd",
+        "ReduceSumSquare",
+        "ReduceL2",
+        "ReduceL1",
+    ):
+        opset = 13 if op == "ReduceSum" else 18
+        for axes in ((-1,), (0,), (1,), (1, 3), (0, 1), (2, 3), (0, 1, 2, 3)):
+            yield Case(op, [x, ints(*axes)], opset=opset, loose=16.0)
+            yield Case(op, [x, ints(*axes)], {"keepdims": 0}, opset=opset, constants=(1,), loose=16.0)
+        yield Case(op, [x], opset=opset, loose=16.0)
+        yield Case(op, [some((2, 3000), F32, 1, 0.9, 1.0), ints(1)], opset=opset, loose=60.0)
+        yield Case(op, [some((300, 3), F32, 1, 0.9, 1.0), ints(0)], opset=opset, loose=60.0)
+        yield Case(op, [some((3, 40), F16, 1, 0.7, 1.2), ints(1)], opset=opset, loose=4.0)
+        if op != "ReduceSum":
+            yield Case(op, [x], {"axes": [1, -1]}, opset=13 if op != "ReduceL2" else 11, loose=16.0)
+    yield Case("ReduceSum", [x], {"axes": [1]}, opset=11, loose=16.0)
+    yield Case("ReduceSum", [x], {"noop_with_empty_axes": 1}, opset=13)
+    for op in ("ReduceSum", "ReduceMax", "ReduceMin"):
+        for dtype in (I32, I64):
+            yield Case(op, [some((3, 4, 5), dtype), ints(1)], opset=13 if op == "ReduceSum" else 18)
+    for op in ("ArgMax", "ArgMin"):
+        for axis, keep in ((0, 1), (-1, 0), (1, 1)):
+            yield Case(op, [some((3, 4, 50))], {"axis": axis, "keepdims": keep}, opset=13)
+        yield Case(op, [np.ones((2, 5), F32)], {"axis": 1}, opset=13, note="equal")
+
+
+def transpose() -> Iterator[Case]:
+    for order in itertools.permutations(range(3)):
+        yield Case("Transpose", [some((3, 4, 5))], {"perm": list(order)})
+    for order in ((0, 2, 1, 3), (0, 2, 3, 1), (3, 2, 1, 0), (1, 0, 3, 2)):
+        for dtype in (F32, F16, I64, np.uint8):
+            yield Case("Transpose", [some((2, 9, 4, 16), dtype)], {"perm": list(order)})
+    yield Case("Transpose", [some((33, 70))])
+    yield Case("Transpose", [some((5,))])
+    yield Case("Transpose", [some(())])
+    yield Case("Transpose", [some((0, 3))])
+    yield Case("Transpose", [some((2, 1, 3, 1, 2, 2))], {"perm": [5, 1, 0, 4, 3, 2]})
+
+
+def move() -> Iterator[Case]:
+    for dtype in (F32, F16, I64, np.bool_, np.int8):
+        yield Case("Concat", [some((2, 3, 4), dtype, 1), some((2, 5, 4), dtype, 2)], {"axis": 1})
+    for axis in (0, 1, 2, -1):
+        shapes = [tuple(n if d == axis % 3 else 3 for d in range(3)) for n in (1, 4, 2, 3, 5)]
+        yield Case("Concat", [some(shape, F32, n) for n, shape in enumerate(shapes)], {"axis": axis})
+    yield Case("Concat", [some((2, 3))], {"axis": 0})
+    yield Case("Concat", [some((2, 0), F32, 1), some((2, 3), F32, 2)], {"axis": 1})
+    yield Case("Concat", [some((2, n), F32, n) for n in range(1, 20)], {"axis": 1})
+    for axis, sizes in ((1, (1, 3, 2)), (0, (2, 2)), (-1, (4, 4))):
+        shape = [4, 6, 8]
+        shape[axis] = sum(sizes)
+        yield Case("Split", [some(tuple(shape)), ints(*sizes)], {"axis": axis}, outputs=len(sizes))
+        yield Case(
+            "Split", [some(tuple(shape))], {"axis": axis, "split": list(sizes)}, outputs=len(sizes), opset=11
+        )
+    yield Case("Split", [some((2, 9), F16)], {"axis": 1}, outputs=3, opset=13)
+    yield Case("Split", [some((2, 10), I64)], {"axis": 1, "num_outputs": 4}, outputs=4, opset=18)
+    x = some((4, 5, 6))
+    for starts, ends, axes, steps in (
+        ((1,), (3,), (0,), None),
+        ((0, 1), (4, -1), (0, 2), None),
+        ((-3,), (99,), (1,), (1,)),
+        ((4,), (-99,), (1,), (-1,)),
+        ((5, 0), (0, 5), (2, 1), (-2, 2)),
+        ((2,), (1,), (0,), None),
+    ):
+        yield Case("Slice", [x, ints(*starts), ints(*ends), ints(*axes), *([ints(*steps)] if steps else [])])
+    yield Case("Slice", [x, ints(1, 2, 0), ints(3, 4, 5)])
+    yield Case("Slice", [some((4, 6), F16), ints(1), ints(3), ints(1)])
+    yield Case("Slice", [x, np.array([1], I32), np.array([3], I32), np.array([1], I32)])
+    yield Case("Slice", [x], {"starts": [1], "ends": [3], "axes": [1]}, opset=9)
+    for shape, to in (
+        ((3, 1), (2, 3, 4)),
+        ((), (2, 2)),
+        ((2, 3), (1, 3)),
+        ((1, 5), (4, 1)),
+        ((1,), (0, 3)),
+        ((2, 1, 8), (2, 6, 8)),
+    ):
+        yield Case("Expand", [some(shape), ints(*to)])
+    yield Case("Expand", [some((3, 1), np.bool_), ints(3, 5)])
+    for shape, repeats in (
+        ((2, 3), (2, 2)),
+        ((3,), (4,)),
+        ((2, 1, 3), (1, 5, 2)),
+        ((2, 3), (1, 0)),
+        ((2, 2), (1, 1)),
+    ):
+        yield Case("Tile", [some(shape), ints(*repeats)], opset=13)
+    y = some((2, 3, 4))
+    for mode in ("constant", "edge", "reflect"):
+        for pads in ((0, 1, 2, 0, 0, 1), (1, 0, 0, 0, 2, 3)):
+            if mode == "reflect" and max(pads) > 2:
+                pads = (1, 0, 0, 0, 2, 2)
+            yield Case("Pad", [y, ints(*pads)], {"mode": mode}, opset=13)
+    yield Case("Pad", [y, ints(0, 1, 2, 0, 0, 1), np.array(7.5, F32)], opset=13)
+    yield Case("Pad", [y, ints(0, -1, 1, 0, 0, -1)], opset=13)
+    yield Case("Pad", [y, ints(1, 1), np.array(2, F32), ints(1)], opset=18)
+    yield Case("Pad", [some((2, 3), I64), ints(0, 1, 1, 0)], opset=13)
+
+
+def gather() -> Iterator[Case]:
+    x = some((5, 4, 6))
+    for axis in (0, 1, 2, -1):
+        yield Case("Gather", [x, ints(3, 0, -1, 2)], {"axis": axis})
+    yield Case("Gather", [x, np.array([[0, 1], [-2, 3]], I32)], {"axis": 1})
+    yield Case("Gather", [x, np.array(2, I64)], {"axis": 0})
+    yield Case("Gather", [x, np.zeros((0,), I64)])
+    for dtype in (F16, I64, I32, np.bool_):
+        yield Case("Gather", [some((9, 16), dtype), ints(8, 1, 1)])
+    yield Case("Gather", [some((50, 33)), np.arange(24).reshape(2, 12).astype(I64)])
+    for axis in (0, 1, -1):
+        yield Case(
+            "GatherElements", [some((3, 4)), np.array([[0, 1, -1, 2], [2, 2, 0, 1]], I64)], {"axis": axis}
+        )
+    yield Case("GatherElements", [some((3, 4), F16), np.array([[0, 1], [-1, 2]], I32)], {"axis": 1})
+    yield Case("GatherND", [some((3, 4, 5)), np.array([[0, 1], [2, -1]], I64)])
+    yield Case("GatherND", [some((2, 4, 5)), np.array([[[1], [0]], [[3], [-1]]], I64)], {"batch_dims": 1})
+    for axis, exclusive, reverse in itertools.product((0, 1, -1), (0, 1), (0, 1)):
+        attributes = {"exclusive": exclusive, "reverse": reverse}
+        yield Case("CumSum", [some((3, 40), F32, 1, 0.5, 1), np.array(axis, I64)], attributes, loose=32.0)
+    for dtype in (I32, I64):
+        yield Case("CumSum", [some((3, 4, 5), dtype), np.array(1, I32)])
+    for upper, k in itertools.product((0, 1), (-1, 0, 2)):
+        yield Case("Trilu", [some((2, 4, 5)), np.array(k, I64)], {"upper": upper})
+
+
+def made() -> Iterator[Case]:
+    yield Case("Range", [np.array(1, I64), np.array(9, I64), np.array(2, I64)])
+    yield Case("Range", [np.array(5, I64), np.array(-3, I64), np.array(-3, I64)])
+    yield Case("Range", [np.array(0, F32), np.array(2, F32), np.array(0.25, F32)])
+
+
+FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
+    family.__name__: family for family in (views, binary, unary, cast, where)
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@on_card(*BOTH)
+def test_every_case_is_right_on_the_card(family: str) -> None:
+    cases = list(FAMILIES[family]())
+    counts = check(cases)
+    assert counts.total() == len(cases)
