@@ -6,7 +6,7 @@
 //
 // A family is compiled for up to two element types, TUNABLEOP_T0 and TUNABLEOP_T1, and has no
 // #pragma once: the host includes it for every pair. Its kernels are right for any grid and any
-// block of at most 1024 threads; on the host a block is one thread.
+// block of at most 512 threads; on the host a block is one thread.
 #pragma once
 
 #include "kernels/args_common.h"
@@ -25,6 +25,7 @@
 #include "kernels/host_module.h"
 #define TUNABLEOP_DEVICE [[maybe_unused]] static inline
 #define TUNABLEOP_MEMBER static inline
+#define TUNABLEOP_METHOD inline
 #define TUNABLEOP_OUTLINE [[maybe_unused]] static
 #define TUNABLEOP_SHARED static thread_local
 #define TUNABLEOP_UNROLL
@@ -34,11 +35,13 @@
 #else
 #define TUNABLEOP_DEVICE __device__ __forceinline__
 #define TUNABLEOP_MEMBER static __device__ __forceinline__
+#define TUNABLEOP_METHOD __device__ __forceinline__
 #define TUNABLEOP_OUTLINE static __device__ __noinline__  // what would take long to compile inline
 #define TUNABLEOP_SHARED __shared__
 #define TUNABLEOP_UNROLL _Pragma("unroll")
 #define TUNABLEOP_MODULE module
-#define TUNABLEOP_KERNEL(name, Args) extern "C" __global__ void name(const Args args)
+#define TUNABLEOP_KERNEL(name, Args) \
+  extern "C" __global__ void __launch_bounds__(512) name(const Args args)
 #endif
 
 #ifndef TUNABLEOP_T0
@@ -122,15 +125,15 @@ TUNABLEOP_DEVICE UInt32 GlobalThreads() { return BlocksX() * ThreadsOfBlock(); }
 // The value of the thread whose number differs in the bits of `offset`. `lanes`, a power of two of
 // at most 32, threads in a row take part, all of them; a wavefront of 64 is two such groups or
 // more.
-TUNABLEOP_DEVICE float ShuffleXor(float value, UInt32 offset, UInt32 lanes) {
+template <class M>
+TUNABLEOP_DEVICE M ShuffleXor(M value, [[maybe_unused]] UInt32 offset,
+                              [[maybe_unused]] UInt32 lanes) {
 #if defined(TUNABLEOP_ON_CUDA)
   const UInt32 first = (threadIdx.x & 31U) & ~(lanes - 1U);
-  return __shfl_xor_sync((0xFFFFFFFFU >> (32U - lanes)) << first, value, offset);
+  return __shfl_xor_sync((0xFFFFFFFFU >> (32U - lanes)) << first, value, static_cast<int>(offset));
 #elif defined(TUNABLEOP_ON_HIP)
-  static_cast<void>(lanes);
-  return __shfl_xor(value, offset);
+  return __shfl_xor(value, static_cast<int>(offset));
 #else
-  static_cast<void>(offset), static_cast<void>(lanes);
   return value;
 #endif
 }

@@ -41,5 +41,7 @@ PYBIND11_MODULE(tunableop_device_kernels, module) {
     return names;
   });
   module.def("source", [](const std::string& family) { return std::string(KernelSource(family)); });
+  BindCopies(module);
   BindElements(module);
+  BindRows(module);
 }

@@ -28,6 +28,8 @@ bool RunPrepared(HostKernel kernel, const std::optional<Prepared<Args>>& prepare
   return true;
 }
 
+void BindCopies(pybind11::module_& module);
 void BindElements(pybind11::module_& module);
+void BindRows(pybind11::module_& module);
 
 }  // namespace tunableop::device
