@@ -431,7 +431,7 @@ def made() -> Iterator[Case]:
 
 
 FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
-    family.__name__: family for family in (views, binary, unary, cast, where)
+    family.__name__: family for family in (views, binary, unary, cast, where, softmax, norm, transpose, move)
 }
 
 

@@ -39,6 +39,8 @@ constexpr TypeSet kMoved =
 constexpr uint32_t kInput0 = 1U << 0U;
 constexpr uint32_t kInput1 = 1U << 1U;
 constexpr uint32_t kInput2 = 1U << 2U;
+constexpr uint32_t kInput3 = 1U << 3U;
+constexpr uint32_t kInput4 = 1U << 4U;
 constexpr uint32_t kOutput0 = 1U << 0U;
 
 constexpr const char* kContrib = "com.microsoft";
@@ -119,6 +121,26 @@ constexpr auto kTable = std::to_array<Operator>({
     Row("Gelu", 1, 1, &CreateUnary, kFloating, {.domain = kContrib}),
     Row("QuickGelu", 1, 1, &CreateUnary, kFloating, {.domain = kContrib}),
     Row("Clip", 6, 13, &CreateClip, kFloating | kWhole, {.host_inputs = kInput1 | kInput2}),
+    // Rows.
+    Row("LayerNormalization", 17, 17, &CreateNorm, kFloating, {.why_not = &NotOneRowOfScales}),
+    Row("LogSoftmax", 1, 13, &CreateSoftmax, kFloating),
+    Row("RMSNormalization", 23, 23, &CreateNorm, kFloating, {.why_not = &NotOneRowOfScales}),
+    Row("SimplifiedLayerNormalization", 1, 1, &CreateNorm, kFloating,
+        {.why_not = &NotOneRowOfScales}),
+    Row("SkipLayerNormalization", 1, 1, &CreateNorm, kFloating,
+        {.domain = kContrib, .why_not = &SecondTypeDiffers}),
+    Row("SkipSimplifiedLayerNormalization", 1, 1, &CreateNorm, kFloating,
+        {.domain = kContrib, .why_not = &SecondTypeDiffers}),
+    Row("Softmax", 1, 13, &CreateSoftmax, kFloating),
+    // Elements as they are.
+    Row("Concat", 4, 13, &CreateConcat, kMoved),
+    Row("Expand", 8, 13, &CreateExpand, kMoved, {.host_inputs = kInput1}),
+    Row("Pad", 11, 25, &CreatePad, kMoved, {.host_inputs = kInput1 | kInput2 | kInput3}),
+    Row("Slice", 1, 13, &CreateSlice, kMoved,
+        {.host_inputs = kInput1 | kInput2 | kInput3 | kInput4}),
+    Row("Split", 2, 18, &CreateSplit, kMoved, {.host_inputs = kInput1}),
+    Row("Tile", 6, 13, &CreateTile, kMoved, {.host_inputs = kInput1}),
+    Row("Transpose", 1, 25, &CreateTranspose, kMoved),
     // Others of their kind.
     Row("Cast", 6, 25, &CreateCast, kNumbers | kBool, {.why_not = &CastsToOthers}),
     Row("CastLike", 15, 25, &CreateCast, kNumbers | kBool, {.why_not = &CastsToOthers}),

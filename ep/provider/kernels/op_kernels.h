@@ -10,6 +10,19 @@ namespace tunableop {
 OrtStatus* CreateBinary(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/cast.cc
 OrtStatus* CreateCast(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/norm.cc
+OrtStatus* CreateNorm(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/parts.cc
+OrtStatus* CreateConcat(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+OrtStatus* CreateSlice(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+OrtStatus* CreateSplit(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/softmax.cc
+OrtStatus* CreateSoftmax(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/spread.cc
+OrtStatus* CreateExpand(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+OrtStatus* CreatePad(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+OrtStatus* CreateTile(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+OrtStatus* CreateTranspose(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/unary.cc
 OrtStatus* CreateClip(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateUnary(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;

@@ -1,0 +1,184 @@
+// Operators that write elements in another order, or more than once: Expand, Tile, Transpose, Pad.
+#include <array>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "provider/kernels/axes.h"
+#include "provider/kernels/matmul_shape.h"
+#include "provider/kernels/mover.h"
+#include "provider/kernels/op_kernels.h"
+
+namespace tunableop {
+namespace {
+
+class Expand final : public Mover {
+ public:
+  Status Compute(OpContext& context) const override {
+    Result<DeviceTensor> input = context.Input(0);
+    if (!input.ok()) return input.TakeStatus();
+    Result<std::optional<std::vector<int64_t>>> shape = context.HostInts(1);
+    if (!shape.ok()) return shape.TakeStatus();
+    const std::vector<int64_t> asked = std::move(shape).value().value_or(std::vector<int64_t>());
+    const std::array<device::DimsView, 2> both{input.value().dims, asked};
+    const std::optional<device::Dims> dims = device::BroadcastDims(both);
+    if (!dims) return context.TooManyDims({input.value().dims, asked});
+    Result<DeviceTensor> output = context.Output(0, dims->view());
+    if (!output.ok()) return output.TakeStatus();
+    if (output.value().elements() == 0) return Status::Ok();
+    return Move(context,
+                device::PrepareExpand(input.value().data, input.value().dims, output.value().data,
+                                      output.value().dims, bytes()),
+                input.value(), output.value());
+  }
+};
+
+class Tile final : public Mover {
+ public:
+  Status Compute(OpContext& context) const override {
+    Result<DeviceTensor> input = context.Input(0);
+    if (!input.ok()) return input.TakeStatus();
+    Result<std::optional<std::vector<int64_t>>> given = context.HostInts(1);
+    if (!given.ok()) return given.TakeStatus();
+    const std::vector<int64_t> repeats = std::move(given).value().value_or(std::vector<int64_t>());
+    const std::span<const int64_t> from = input.value().dims;
+    if (repeats.size() != from.size()) {
+      return context.Error(StatusCode::kInvalidArgument,
+                           DimsText(from) + " cannot be repeated " + DimsText(repeats) + " times");
+    }
+    device::Dims dims(from);
+    for (size_t i = 0; i < repeats.size(); ++i) dims[static_cast<int>(i)] *= repeats[i];
+    Result<DeviceTensor> output = context.Output(0, dims.view());
+    if (!output.ok()) return output.TakeStatus();
+    if (output.value().elements() == 0) return Status::Ok();
+    return Move(
+        context,
+        device::PrepareTile(input.value().data, from, repeats, output.value().data, bytes()),
+        input.value(), output.value());
+  }
+};
+
+class Transpose final : public Mover {
+ public:
+  Status Init(const OpInfo& info) override {
+    order_ = info.Ints("perm");
+    TUNABLEOP_RETURN_IF_ERROR(Mover::Init(info));
+    return Find("copy", WidthType(type()), WidthType(type()), "copy_tiled", &tiled_);
+  }
+
+  Status Compute(OpContext& context) const override {
+    Result<DeviceTensor> input = context.Input(0);
+    if (!input.ok()) return input.TakeStatus();
+    const DeviceTensor& x = input.value();
+    device::Dims order;
+    const auto rank = static_cast<int64_t>(x.dims.size());
+    if (order_ && static_cast<int64_t>(order_->size()) != rank) {
+      return context.Error(StatusCode::kInvalidArgument,
+                           "perm " + DimsText(*order_) + " does not fit " + DimsText(x.dims));
+    }
+    device::Dims dims;
+    for (int64_t i = 0; i < rank; ++i) {
+      order.Append(order_ ? (*order_)[static_cast<size_t>(i)] : rank - 1 - i);
+      dims.Append(x.dims[static_cast<size_t>(order[static_cast<int>(i)])]);
+    }
+    Result<DeviceTensor> output = context.Output(0, dims.view());
+    if (!output.ok()) return output.TakeStatus();
+    if (x.elements() == 0) return Status::Ok();
+    const auto call =
+        device::PrepareTranspose(x.data, x.dims, order.view(), output.value().data, bytes());
+    if (!call) return context.TooManyDims({x.dims});
+    if (call->tiled) return context.Launch(tiled_, call->grid, call->args());
+    return Move(context, device::Prepared<device::CopyArgs>{call->copy_args, call->grid}, x,
+                output.value());
+  }
+
+ private:
+  std::optional<std::vector<int64_t>> order_;
+  DeviceFunction tiled_;
+};
+
+class Pad final : public Mover {
+ public:
+  Status Init(const OpInfo& info) override {
+    const std::string mode = info.String("mode", "constant");
+    mode_ = mode == "edge"      ? device::PadMode::kEdge
+            : mode == "reflect" ? device::PadMode::kReflect
+            : mode == "wrap"    ? device::PadMode::kWrap
+                                : device::PadMode::kConstant;
+    TUNABLEOP_RETURN_IF_ERROR(Mover::Init(info));
+    return Find("copy", WidthType(type()), WidthType(type()), "copy_pad", &pad_);
+  }
+
+  Status Compute(OpContext& context) const override {
+    Result<DeviceTensor> input = context.Input(0);
+    if (!input.ok()) return input.TakeStatus();
+    const DeviceTensor& x = input.value();
+    device::Dims before(x.dims);
+    device::Dims dims(x.dims);
+    TUNABLEOP_RETURN_IF_ERROR(ReadPads(context, x.dims, before, dims));
+    Result<DeviceTensor> value = context.Input(2);
+    if (!value.ok()) return value.TakeStatus();
+    uint64_t bits = 0;
+    if (value.value().present() && value.value().elements() > 0) {
+      std::memcpy(&bits, value.value().data, bytes());
+    }
+    Result<DeviceTensor> output = context.Output(0, dims.view());
+    if (!output.ok()) return output.TakeStatus();
+    if (output.value().elements() == 0) return Status::Ok();
+    const auto call = device::PreparePad(x.data, x.dims, before.view(), mode_, bits,
+                                         output.value().data, output.value().dims);
+    if (!call) return context.TooManyDims({x.dims, output.value().dims});
+    return context.Launch(pad_, *call);
+  }
+
+ private:
+  static Status ReadPads(const OpContext& context, std::span<const int64_t> from,
+                         device::Dims& before, device::Dims& dims) {
+    Result<std::optional<std::vector<int64_t>>> given = context.HostInts(1);
+    if (!given.ok()) return given.TakeStatus();
+    Result<std::optional<std::vector<int64_t>>> axes = context.HostInts(3);
+    if (!axes.ok()) return axes.TakeStatus();
+    const std::vector<int64_t> pads = std::move(given).value().value_or(std::vector<int64_t>());
+    const size_t count = axes.value() ? axes.value()->size() : from.size();
+    if (pads.size() != 2 * count) {
+      return context.Error(StatusCode::kInvalidArgument,
+                           "pads " + DimsText(pads) + " do not fit " + DimsText(from));
+    }
+    for (int i = 0; i < before.rank(); ++i) before[i] = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const int64_t asked = axes.value() ? (*axes.value())[i] : static_cast<int64_t>(i);
+      const std::optional<size_t> axis = AxisOf(asked, from.size());
+      if (!axis) return context.NoSuchAxis(asked, from);
+      const auto at = static_cast<int>(*axis);
+      before[at] = pads[i];
+      dims[at] += pads[i] + pads[i + count];
+      if (dims[at] < 0) {
+        return context.Error(
+            StatusCode::kInvalidArgument,
+            "pads " + DimsText(pads) + " leave less than nothing of " + DimsText(from));
+      }
+    }
+    return Status::Ok();
+  }
+
+  DeviceFunction pad_;
+  device::PadMode mode_ = device::PadMode::kConstant;
+};
+
+}  // namespace
+
+OrtStatus* CreateExpand(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept {
+  return CreateOpKernel<Expand>(state, info, kernel);
+}
+OrtStatus* CreatePad(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept {
+  return CreateOpKernel<Pad>(state, info, kernel);
+}
+OrtStatus* CreateTile(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept {
+  return CreateOpKernel<Tile>(state, info, kernel);
+}
+OrtStatus* CreateTranspose(void* state, const OrtKernelInfo* info,
+                           OrtKernelImpl** kernel) noexcept {
+  return CreateOpKernel<Transpose>(state, info, kernel);
+}
+
+}  // namespace tunableop
