@@ -233,6 +233,10 @@ OpKernel::OpKernel() noexcept : OrtKernelImpl{} {
   OrtKernelImpl::Release = &ReleaseImpl;
 }
 
+OpKernel::~OpKernel() {
+  if (gpu_ != nullptr) gpu_->RemoveKernel();
+}
+
 Status InitOpKernel(OpKernel& kernel, void* state, const OrtKernelInfo* info) {
   const OrtEp* ep = nullptr;
   TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().ep_api->KernelInfo_GetEp(info, &ep));
@@ -241,6 +245,7 @@ Status InitOpKernel(OpKernel& kernel, void* state, const OrtKernelInfo* info) {
   if (kernel.gpu_ == nullptr) {
     return {StatusCode::kInternal, std::string(kernel.op_->op) + ": the session is on no card"};
   }
+  kernel.gpu_->AddKernel();
   return kernel.Init(OpInfo(info, *kernel.op_));
 }
 
@@ -261,6 +266,7 @@ OrtStatus* OpKernel::ComputeImpl(OrtKernelImpl* self, OrtKernelContext* context)
     OpContext call(context, *kernel.gpu_, *queue.value(), *kernel.op_);
     return kernel.Compute(call);
   });
+  static_cast<OpKernel*>(self)->gpu_->CountCall(status == nullptr);
   HappensBefore(&self->ort_version_supported);
   return status;
 }

@@ -101,7 +101,7 @@ class OpContext {
 class OpKernel : public OrtKernelImpl {
  public:
   OpKernel() noexcept;
-  virtual ~OpKernel() = default;
+  virtual ~OpKernel();
   OpKernel(const OpKernel&) = delete;
   OpKernel& operator=(const OpKernel&) = delete;
 
