@@ -162,11 +162,20 @@ def stock_provider(card: Card, mode: str, *, graph: bool = False) -> tuple[str, 
 
 
 def stock_session(
-    card: Card, model: Path, mode: str, *, graph: bool = False, profile: Path | None = None
+    card: Card,
+    model: Path,
+    mode: str,
+    *,
+    graph: bool = False,
+    profile: Path | None = None,
+    disabled: Sequence[str] = (),
 ) -> ort.InferenceSession:
-    """ONNX Runtime's provider alone, and the CPU for what it does not take."""
+    """ONNX Runtime's provider alone, and the CPU for what it does not take; `disabled`: fusions."""
     providers = [stock_provider(card, mode, graph=graph), "CPUExecutionProvider"]
-    session = ort.InferenceSession(str(model), session_options(profile), providers=providers)
+    options = session_options(profile)
+    session = ort.InferenceSession(
+        str(model), options, providers=providers, disabled_optimizers=list(disabled) or None
+    )
     if card.stock not in session.get_providers():
         raise SystemExit(f"onnxruntime did not load {card.stock}: its log above says why")
     return session
@@ -197,12 +206,20 @@ def on_card(card: Card, values: NDArray[Any]) -> ort.OrtValue:
 
 
 def bound(
-    card: Card, session: ort.InferenceSession, feed: Feed, shapes: Sequence[Sequence[int]]
+    card: Card,
+    session: ort.InferenceSession,
+    feed: Feed,
+    shapes: Sequence[Sequence[int]],
+    graph: int | None = None,
 ) -> tuple[Callable[[], object], Callable[[], list[NDArray[Any]]]]:
     """A call on inputs and outputs in the card's memory, and what fetches the outputs.
 
-    `shapes`: of the outputs. Nothing runs here.
+    `shapes`: of the outputs. `graph`: its number, for a session of ours with graphs. Nothing runs here.
     """
+    options = None
+    if graph is not None:
+        options = ort.RunOptions()
+        options.add_run_config_entry("gpu_graph_id", str(graph))
     binding = session.io_binding()
     kept = []
     for name, values in feed.items():
@@ -215,7 +232,7 @@ def bound(
         binding.bind_ortvalue_output(meta.name, outputs[-1])
 
     def call(keep: object = (kept, outputs)) -> None:
-        session.run_with_iobinding(binding)
+        session.run_with_iobinding(binding, options)
 
     return call, lambda: [output.numpy() for output in outputs]
 
