@@ -324,6 +324,11 @@ TUNABLEOP_DEVICE void StorePack(T* to, const Pack<T, kCount>& pack) {
 TUNABLEOP_DEVICE UInt32 Quotient(UInt32 n, const Divisor& by) {
   return (HighProduct(n, by.multiplier) + n) >> by.shift;
 }
+// Where the index is only sometimes narrow: `plain` is the same divisor.
+TUNABLEOP_DEVICE UInt32 Quotient(UInt32 n, const Divisor& by, Int64) { return Quotient(n, by); }
+TUNABLEOP_DEVICE UInt64 Quotient(UInt64 n, const Divisor&, Int64 plain) {
+  return n / static_cast<UInt64>(plain);
+}
 // The offsets of every operand at a linear index. The loop has a constant end so that no argument
 // is indexed by what is only known at run time: the arguments would be copied to slow memory for
 // it.

@@ -43,5 +43,6 @@ PYBIND11_MODULE(tunableop_device_kernels, module) {
   module.def("source", [](const std::string& family) { return std::string(KernelSource(family)); });
   BindCopies(module);
   BindElements(module);
+  BindPicks(module);
   BindRows(module);
 }
