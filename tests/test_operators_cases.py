@@ -420,18 +420,10 @@ def gather() -> Iterator[Case]:
         yield Case("CumSum", [some((3, 40), F32, 1, 0.5, 1), np.array(axis, I64)], attributes, loose=32.0)
     for dtype in (I32, I64):
         yield Case("CumSum", [some((3, 4, 5), dtype), np.array(1, I32)])
-    for upper, k in itertools.product((0, 1), (-1, 0, 2)):
-        yield Case("Trilu", [some((2, 4, 5)), np.array(k, I64)], {"upper": upper})
-
-
-def made() -> Iterator[Case]:
-    yield Case("Range", [np.array(1, I64), np.array(9, I64), np.array(2, I64)])
-    yield Case("Range", [np.array(5, I64), np.array(-3, I64), np.array(-3, I64)])
-    yield Case("Range", [np.array(0, F32), np.array(2, F32), np.array(0.25, F32)])
 
 
 FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
-    family.__name__: family for family in (views, binary, unary, cast, where, softmax, norm, transpose, move)
+    family.__name__: family for family in (views, binary, unary, cast, where, softmax, norm, reduce, transpose, move, gather)
 }
 
 

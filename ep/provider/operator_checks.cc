@@ -48,4 +48,12 @@ std::optional<std::string> NotOneRowOfScales(const NodeView& node) {
   return "the scale is broadcast, which its kernel does not do";
 }
 
+std::optional<std::string> IndicesAreOthers(const NodeView& node) {
+  const ONNXTensorElementDataType type = node.InputType(1);
+  if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32 || type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64) {
+    return std::nullopt;
+  }
+  return "indices of type " + std::string(TypeName(type)) + " have no kernel";
+}
+
 }  // namespace tunableop

@@ -24,4 +24,7 @@ std::optional<std::string> CastsToOthers(const NodeView& node);
 // dimensions as they are; or statistics are asked for that the kernel does not give.
 std::optional<std::string> NotOneRowOfScales(const NodeView& node);
 
+// Input 1 is no int32 or int64.
+std::optional<std::string> IndicesAreOthers(const NodeView& node);
+
 }  // namespace tunableop

@@ -141,6 +141,22 @@ constexpr auto kTable = std::to_array<Operator>({
     Row("Split", 2, 18, &CreateSplit, kMoved, {.host_inputs = kInput1}),
     Row("Tile", 6, 13, &CreateTile, kMoved, {.host_inputs = kInput1}),
     Row("Transpose", 1, 25, &CreateTranspose, kMoved),
+    // Picked by indices.
+    Row("Gather", 1, 13, &CreateGather, kMoved, {.why_not = &IndicesAreOthers}),
+    Row("GatherElements", 11, 13, &CreateGatherElements, kMoved, {.why_not = &IndicesAreOthers}),
+    Row("GatherND", 11, 13, &CreateGatherNd, kMoved, {.why_not = &IndicesAreOthers}),
+    // One number of many.
+    Row("ArgMax", 1, 13, &CreateArg, kFloating | kWhole),
+    Row("ArgMin", 1, 13, &CreateArg, kFloating | kWhole),
+    Row("CumSum", 11, 14, &CreateCumSum, kFloating | kWhole, {.host_inputs = kInput1}),
+    Row("ReduceL1", 1, 18, &CreateReduce, kFloating | kWhole, {.host_inputs = kInput1}),
+    Row("ReduceL2", 1, 18, &CreateReduce, kFloating, {.host_inputs = kInput1}),
+    Row("ReduceMax", 1, 20, &CreateReduce, kFloating | kWhole, {.host_inputs = kInput1}),
+    Row("ReduceMean", 1, 18, &CreateReduce, kFloating, {.host_inputs = kInput1}),
+    Row("ReduceMin", 1, 20, &CreateReduce, kFloating | kWhole, {.host_inputs = kInput1}),
+    Row("ReduceProd", 1, 18, &CreateReduce, kFloating | kWhole, {.host_inputs = kInput1}),
+    Row("ReduceSum", 1, 13, &CreateReduce, kFloating | kWhole, {.host_inputs = kInput1}),
+    Row("ReduceSumSquare", 1, 18, &CreateReduce, kFloating | kWhole, {.host_inputs = kInput1}),
     // Others of their kind.
     Row("Cast", 6, 25, &CreateCast, kNumbers | kBool, {.why_not = &CastsToOthers}),
     Row("CastLike", 15, 25, &CreateCast, kNumbers | kBool, {.why_not = &CastsToOthers}),

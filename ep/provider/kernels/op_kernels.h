@@ -10,12 +10,21 @@ namespace tunableop {
 OrtStatus* CreateBinary(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/cast.cc
 OrtStatus* CreateCast(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/gather.cc
+OrtStatus* CreateGather(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+OrtStatus* CreateGatherElements(void* state, const OrtKernelInfo* info,
+                                OrtKernelImpl** kernel) noexcept;
+OrtStatus* CreateGatherNd(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/norm.cc
 OrtStatus* CreateNorm(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/parts.cc
 OrtStatus* CreateConcat(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateSlice(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateSplit(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/reduce.cc
+OrtStatus* CreateArg(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+OrtStatus* CreateCumSum(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+OrtStatus* CreateReduce(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/softmax.cc
 OrtStatus* CreateSoftmax(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/spread.cc

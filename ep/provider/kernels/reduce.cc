@@ -1,0 +1,181 @@
+// Operators that make one number of many, or of all before it.
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/reduce_launch.h"
+#include "provider/kernels/axes.h"
+#include "provider/kernels/element.h"
+#include "provider/kernels/op_kernel.h"
+#include "provider/kernels/op_kernels.h"
+
+namespace tunableop {
+namespace {
+
+constexpr struct {
+  std::string_view op;
+  const char* entry;
+} kEntries[] = {
+    {"ArgMax", "reduce_argmax"}, {"ArgMin", "reduce_argmin"},
+    {"ReduceL1", "reduce_l1"},   {"ReduceL2", "reduce_l2"},
+    {"ReduceMax", "reduce_max"}, {"ReduceMean", "reduce_mean"},
+    {"ReduceMin", "reduce_min"}, {"ReduceProd", "reduce_prod"},
+    {"ReduceSum", "reduce_sum"}, {"ReduceSumSquare", "reduce_sum_square"},
+};
+
+const char* EntryOf(std::string_view op) noexcept {
+  for (const auto& row : kEntries) {
+    if (row.op == op) return row.entry;
+  }
+  return "";
+}
+
+// Axes are an attribute, later an input in the host's memory.
+class Reduce final : public OpKernel {
+ public:
+  Status Init(const OpInfo& info) override {
+    axes_ = info.Ints("axes");
+    keep_ = info.Int("keepdims", 1) != 0;
+    none_is_none_ = info.Int("noop_with_empty_axes", 0) != 0;
+    const ONNXTensorElementDataType type = info.InputType(0);
+    bytes_ = ElementBytes(type);
+    return Find("reduce", ModuleType(type), ModuleType(type), EntryOf(info.op().op), &function_);
+  }
+
+  Status Compute(OpContext& context) const override {
+    Result<DeviceTensor> input = context.Input(0);
+    if (!input.ok()) return input.TakeStatus();
+    const DeviceTensor& x = input.value();
+    std::optional<std::vector<int64_t>> axes = axes_;
+    if (!axes) {
+      Result<std::optional<std::vector<int64_t>>> given = context.HostInts(1);
+      if (!given.ok()) return given.TakeStatus();
+      axes = std::move(given).value();
+    }
+    const bool none = !axes || axes->empty();
+    if (none && none_is_none_) {
+      Result<DeviceTensor> same = context.Output(0, x.dims);
+      return same.ok() ? context.Copy(same.value(), x) : same.TakeStatus();
+    }
+    std::array<bool, device::Dims::kMost> reduced{};
+    if (none) reduced.fill(true);
+    for (size_t i = 0; !none && i < axes->size(); ++i) {
+      const std::optional<size_t> axis = AxisOf((*axes)[i], x.dims.size());
+      if (!axis) return context.NoSuchAxis((*axes)[i], x.dims);
+      reduced[*axis] = true;
+    }
+    device::Dims dims;
+    for (size_t i = 0; i < x.dims.size(); ++i) {
+      if (!reduced[i]) {
+        dims.Append(x.dims[i]);
+      } else if (keep_) {
+        dims.Append(1);
+      }
+    }
+    Result<DeviceTensor> output = context.Output(0, dims.view());
+    if (!output.ok()) return output.TakeStatus();
+    if (output.value().elements() == 0) return Status::Ok();
+    const auto call = device::PrepareReduce(x.data, x.dims, {reduced.data(), x.dims.size()},
+                                            output.value().data, bytes_);
+    if (!call) return context.TooManyDims({x.dims});
+    return context.Launch(function_, *call);
+  }
+
+ private:
+  DeviceFunction function_;
+  std::optional<std::vector<int64_t>> axes_;
+  bool keep_ = true;
+  bool none_is_none_ = false;
+  size_t bytes_ = 0;
+};
+
+class Arg final : public OpKernel {
+ public:
+  Status Init(const OpInfo& info) override {
+    axis_ = info.Int("axis", 0);
+    keep_ = info.Int("keepdims", 1) != 0;
+    last_ = info.Int("select_last_index", 0) != 0;
+    const ONNXTensorElementDataType type = info.InputType(0);
+    return Find("reduce", ModuleType(type), ModuleType(type), EntryOf(info.op().op), &function_);
+  }
+
+  Status Compute(OpContext& context) const override {
+    Result<DeviceTensor> input = context.Input(0);
+    if (!input.ok()) return input.TakeStatus();
+    const DeviceTensor& x = input.value();
+    const std::optional<size_t> axis = AxisOf(axis_, x.dims.size());
+    if (!axis) return context.NoSuchAxis(axis_, x.dims);
+    device::Dims dims;
+    for (size_t i = 0; i < x.dims.size(); ++i) {
+      if (i != *axis) {
+        dims.Append(x.dims[i]);
+      } else if (keep_) {
+        dims.Append(1);
+      }
+    }
+    Result<DeviceTensor> output = context.Output(0, dims.view());
+    if (!output.ok()) return output.TakeStatus();
+    if (output.value().elements() == 0) return Status::Ok();
+    if (x.dims[*axis] == 0) {
+      return context.Error(StatusCode::kInvalidArgument, "there is no largest of no elements");
+    }
+    return context.Launch(function_,
+                          device::PrepareArg(x.data, x.dims, *axis, last_,
+                                             static_cast<int64_t*>(output.value().data)));
+  }
+
+ private:
+  DeviceFunction function_;
+  int64_t axis_ = 0;
+  bool keep_ = true;
+  bool last_ = false;
+};
+
+class CumSum final : public OpKernel {
+ public:
+  Status Init(const OpInfo& info) override {
+    exclusive_ = info.Int("exclusive", 0) != 0;
+    reverse_ = info.Int("reverse", 0) != 0;
+    const ONNXTensorElementDataType type = info.InputType(0);
+    return Find("reduce", ModuleType(type), ModuleType(type), "reduce_cumsum", &function_);
+  }
+
+  Status Compute(OpContext& context) const override {
+    Result<DeviceTensor> input = context.Input(0);
+    if (!input.ok()) return input.TakeStatus();
+    const DeviceTensor& x = input.value();
+    Result<DeviceTensor> along = context.Input(1);
+    if (!along.ok()) return along.TakeStatus();
+    if (along.value().elements() != 1) {
+      return context.Error(StatusCode::kInvalidArgument, "axis must be a scalar");
+    }
+    const int64_t asked = HostInteger(along.value());
+    const std::optional<size_t> axis = AxisOf(asked, x.dims.size());
+    if (!axis) return context.NoSuchAxis(asked, x.dims);
+    Result<DeviceTensor> output = context.Output(0, x.dims);
+    if (!output.ok()) return output.TakeStatus();
+    if (x.elements() == 0) return Status::Ok();
+    return context.Launch(function_, device::PrepareCumSum(x.data, x.dims, *axis, exclusive_,
+                                                           reverse_, output.value().data));
+  }
+
+ private:
+  DeviceFunction function_;
+  bool exclusive_ = false;
+  bool reverse_ = false;
+};
+
+}  // namespace
+
+OrtStatus* CreateArg(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept {
+  return CreateOpKernel<Arg>(state, info, kernel);
+}
+OrtStatus* CreateCumSum(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept {
+  return CreateOpKernel<CumSum>(state, info, kernel);
+}
+OrtStatus* CreateReduce(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept {
+  return CreateOpKernel<Reduce>(state, info, kernel);
+}
+
+}  // namespace tunableop
