@@ -38,6 +38,10 @@ constexpr std::string_view kKinds[] = {
     "no_handles",        // libraries make none, as when the card has no memory
     "heuristic_fails",   // the heuristic returns an error
     "no_heuristics",     // the heuristic returns an empty list
+    "capture_refuses",   // :n the n-th thing from now that is queued while it is captured fails
+    "capture_spoilt",    // a capture ends with nothing
+    "no_instance",       // no memory to make a graph executable
+    "no_graph_launch",   // a graph cannot be launched
     "compile_fails",     // the compiler finds an error in every text
     "compile_oom",       // the compiler has no memory
     "compile_slow",      // [:ms, 10] of real time that compiling takes

@@ -122,7 +122,7 @@ Err EndCapture(void* handle, void** graph) {
   }
   Leave(*capture);
   state.captures.erase(capture);
-  if (capture->invalid) return Err::kCaptureInvalidated;
+  if (capture->invalid || FaultOn("capture_spoilt")) return Err::kCaptureInvalidated;
   if (!capture->unjoined.empty()) return Err::kCaptureUnjoined;
   *graph = capture->graph.get();
   state.graphs.emplace(*graph, capture->graph);
@@ -135,6 +135,7 @@ Err Instantiate(void* graph, void** executable) {
   const std::lock_guard lock(state.mutex);
   const auto found = state.graphs.find(graph);
   if (found == state.graphs.end()) return Err::kInvalidValue;
+  if (FaultOn("no_instance")) return Err::kOutOfMemory;
   auto copy = std::make_shared<Graph>(*found->second);
   *executable = copy.get();
   state.executables.emplace(*executable, std::move(copy));
@@ -148,7 +149,7 @@ Err LaunchGraph(void* executable, void* handle) {
   const std::lock_guard lock(state.mutex);
   const auto found = state.executables.find(executable);
   const std::shared_ptr<Stream> stream = Find(state, handle);
-  if (found == state.executables.end()) return Err::kInvalidValue;
+  if (found == state.executables.end() || FaultOn("no_graph_launch")) return Err::kInvalidValue;
   if (stream == nullptr || stream->card.ordinal != found->second->ordinal) {
     return Err::kInvalidHandle;
   }
@@ -177,7 +178,9 @@ Err DestroyGraph(void* graph) {
 Err DestroyExecutable(void* executable) {
   StreamState& state = TheStreams();
   const std::lock_guard lock(state.mutex);
-  return state.executables.erase(executable) == 0 ? Err::kInvalidValue : Err::kOk;
+  if (state.executables.erase(executable) == 0) return Err::kInvalidValue;
+  Count("graphs_destroyed");
+  return Err::kOk;
 }
 
 }  // namespace simgpu

@@ -141,6 +141,11 @@ Err Enqueue(const std::shared_ptr<Stream>& stream, Work work, bool host_waits) {
   if (const Err lost = stream->card.lost.load(); lost != Err::kOk) return lost;
   if (stream->capture != nullptr) {
     if (stream->capture->invalid) return Err::kCaptureInvalidated;
+    Count("captured");
+    if (FaultOnFor("capture_refuses", CountedWithFaults("captured"))) {
+      stream->capture->invalid = true;
+      return Err::kCaptureUnsupported;
+    }
     stream->capture->graph->works.push_back(std::move(work));
     if (stream->capture->origin != stream.get()) stream->capture->unjoined.insert(stream.get());
     return Err::kOk;
