@@ -30,6 +30,10 @@ H200 = FakeEpDevice("cuda", 0, "NVIDIA H200", "sm_90")
 SECOND = FakeEpDevice("cuda", 1, "NVIDIA H200", "sm_90")
 MI300 = FakeEpDevice("hip", 0, "AMD Instinct MI300X", "gfx942")
 CPU = FakeEpDevice("cpu")
+COMPILERS = {
+    "cuda": {"library": "libnvrtc", "available": True, "identity": "nvrtc 13.0", "path": "", "reason": ""},
+    "hip": {"library": "libhiprtc", "available": False, "identity": "", "path": "", "reason": "not there"},
+}
 
 
 @pytest.fixture
@@ -45,6 +49,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(_devices, "_ep_devices", lambda: list(devices))
         monkeypatch.setattr(_core, "gpus", lambda: list(cards))
         monkeypatch.setattr(_core, "gpu_libraries", lambda: list(libraries))
+        monkeypatch.setattr(_core, "kernel_compiler", lambda backend, ordinal: COMPILERS[backend])
         monkeypatch.setattr(ort, "get_available_providers", lambda: [*available])
         monkeypatch.setattr(_devices, "_warned", set())
 
@@ -332,7 +337,9 @@ def test_devices_lists_cards_with_what_they_lack(machine: Any) -> None:
         {},
     )
     assert cuda.versions == {"driver": "13.0", "runtime": "12.8"}
-    assert (hip.id, hip.libraries, hip.missing) == ("hip:0", {}, {"librocblas": "not found"})
+    assert (hip.id, hip.libraries) == ("hip:0", {})
+    assert hip.missing == {"librocblas": "not found", "libhiprtc": "not there"}
+    assert (cuda.compiler, hip.compiler, cpu.compiler) == ("nvrtc 13.0", "", "")
     assert (cpu.id, cpu.backend) == ("cpu", "cpu")
     assert "native" in cpu.libraries
 

@@ -8,12 +8,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import onnxruntime as ort
 import pytest
-from onnxruntime_ep_tunableop import _core
+from onnxruntime_ep_tunableop import _core, _devices
 from onnxruntime_ep_tunableop.doctor import machine, processor
 from support.built import FOLDER
 from support.doctor import Document, named, only_problem, problems, run
-from support.gpu_sim import environment
+from support.gpu_sim import FLAVOURS, environment
 
 OLDER = "pip install nvidia-cuda-runtime-cu12 nvidia-cublas-cu12"
 
@@ -147,7 +148,82 @@ def test_an_override_file_is_a_warning() -> None:
     assert (check["verdict"], check["remedy"]) == ("warning", "unset HIPBLASLT_TUNING_OVERRIDE_FILE")
 
 
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_what_compiles_kernels(flavour: str, tmp_path: Path) -> None:
+    check = named(on(flavour, TUNABLEOP_KERNEL_CACHE=str(tmp_path / "new")), "machine.kernels")
+    assert check["verdict"] == "ok"
+    compiler = "nvrtc" if flavour.startswith("cuda") else "hiprtc"
+    assert check["evidence"][0].startswith(f"{compiler} ")
+    assert str(FOLDER / "gpu_sim" / flavour / f"lib{compiler}.so.") in check["evidence"][0]
+    assert check["evidence"][1:] == [f"kept in {tmp_path / 'new'}"]
+    assert not (tmp_path / "new").exists()  # nothing is written
+
+
+@pytest.mark.parametrize(
+    ("flavour", "library", "remedy"),
+    [
+        ("cuda13-nortc", "libnvrtc", "name the compiler's folder in TUNABLEOP_CUDA_PATH, too"),
+        ("rocm7-noext", "libhiprtc", "name the compiler's folder in TUNABLEOP_ROCM_PATH, too"),
+    ],
+)
+def test_a_card_without_a_compiler(flavour: str, library: str, remedy: str) -> None:
+    document = on(flavour)
+    assert problems(document) == []
+    check = named(document, "machine.kernels")
+    assert (check["verdict"], check["remedy"]) == ("warning", remedy)
+    assert check["evidence"][0].startswith(f"{library}: {library}.so.")
+    assert document["devices"][0]["missing"][library]
+    assert document["devices"][0]["compiler"] == ""
+
+
+def test_a_compiler_that_does_not_know_the_card_any_more() -> None:
+    check = named(on("cuda13", faults="new_compiler"), "machine.kernels")
+    assert "makes no code for sm_90" in check["evidence"][0]
+    assert check["remedy"].startswith("install an older release of the compiler")
+
+
+def test_a_folder_for_kernels_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    check = named(on("cuda13", TUNABLEOP_KERNEL_CACHE=str(tmp_path / "file" / "kernels")), "machine.kernels")
+    assert check["verdict"] == "warning"
+    assert check["remedy"] == "set TUNABLEOP_KERNEL_CACHE to a folder that can be written to"
+    check = named(on("cuda13", TUNABLEOP_KERNEL_CACHE="off"), "machine.kernels")
+    assert check["verdict"] == "note"
+
+
+def test_kernels_are_no_question_of_the_cpu() -> None:
+    assert "machine.kernels" not in [check["name"] for check in on("cuda13", "--device", "cpu")["checks"]]
+
+
 # What follows needs no libraries.
+
+
+@pytest.mark.parametrize(
+    ("backend", "runtime", "remedy"),
+    [
+        ("cuda", "13.0", "pip install nvidia-cuda-nvrtc"),
+        ("cuda", "12.8", "pip install nvidia-cuda-nvrtc-cu12"),
+        ("cuda", "11.8", "pip install nvidia-cuda-nvrtc-cu11"),
+        ("hip", "7.1.51831", "apt-get install hip-runtime-amd"),
+    ],
+)
+def test_what_brings_a_compiler(
+    backend: str, runtime: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And where ONNX Runtime has a provider of its own for the card, nobody must have one."""
+    reason = "libnvrtc.so.13: not loaded already, and not in the loader's path"
+    state = {"library": "libnvrtc", "available": False, "identity": "", "path": "", "reason": reason}
+    monkeypatch.setattr(_core, "kernel_compiler", lambda *_card: state)
+    card = {"backend": backend, "ordinal": 0, "runtime": runtime}
+    monkeypatch.setattr(_core, "gpus", lambda: [card])
+    chosen = _devices.Listed(None, backend, 0, "card", "", True)
+    for vendor in machine.VENDORS:
+        monkeypatch.delenv(vendor.variable, raising=False)
+    for available, verdict in (((), "warning"), (_devices.STOCK[backend], "note")):
+        monkeypatch.setattr(ort, "get_available_providers", lambda names=available: list(names))
+        check = machine.kernels(chosen)
+        assert check is not None
+        assert (check.verdict, check.remedy) == (verdict, remedy)
 
 
 @pytest.fixture
@@ -274,7 +350,9 @@ def test_more_threads_than_processor_time(tmp_path: Path, monkeypatch: pytest.Mo
 def test_every_vendor_is_described() -> None:
     for vendor in machine.VENDORS:
         assert all(
-            getattr(vendor, field.name) for field in dataclasses.fields(vendor) if field.name != "older"
+            getattr(vendor, field.name)
+            for field in dataclasses.fields(vendor)
+            if not field.name.startswith("older")
         )
 
 

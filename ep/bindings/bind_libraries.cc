@@ -5,6 +5,8 @@
 #include "backends/cpu/openblas_library.h"
 #include "backends/gpu/devices.h"
 #include "backends/registry.h"
+#include "backends/rtc/code_cache.h"
+#include "backends/rtc/compiler.h"
 #include "bindings/bindings.h"
 #include "cache/fingerprint.h"
 
@@ -13,17 +15,19 @@ namespace py = pybind11;
 namespace tunableop::bindings {
 namespace {
 
+py::dict ToDict(const LibraryState& state) {
+  py::dict entry;
+  entry["library"] = state.library;
+  entry["available"] = state.available;
+  entry["identity"] = state.identity;
+  entry["path"] = state.path;
+  entry["reason"] = state.reason;
+  return entry;
+}
+
 py::list ToList(const std::vector<LibraryState>& states) {
   py::list list;
-  for (const LibraryState& state : states) {
-    py::dict entry;
-    entry["library"] = state.library;
-    entry["available"] = state.available;
-    entry["identity"] = state.identity;
-    entry["path"] = state.path;
-    entry["reason"] = state.reason;
-    list.append(std::move(entry));
-  }
+  for (const LibraryState& state : states) list.append(ToDict(state));
   return list;
 }
 
@@ -73,6 +77,32 @@ std::string WhyCardIsUnusable(const std::string& backend, int ordinal) {
   return {};
 }
 
+// What compiles kernels for a card at run time. Loads it, which is not for whoever lists the cards.
+py::dict CompilerOf(const std::string& backend, int ordinal) {
+  LibraryState state;
+  state.library = backend == "cuda" ? "libnvrtc" : "libhiprtc";
+  state.reason = "there is no such card";
+  for (const Gpu& gpu : Gpus()) {
+    if (gpu.device->backend() != backend || gpu.device->ordinal() != ordinal) continue;
+    const Status modules = gpu.device->CanLoadModules();
+    const Result<Compiler> compiler = modules.ok()
+                                          ? Compiler::Find(*gpu.device)
+                                          : Status(modules.code(), std::string(modules.message()));
+    state.available = compiler.ok();
+    state.reason = compiler.ok() ? "" : compiler.status().message();
+    if (!compiler.ok()) continue;
+    state.identity = compiler.value().identity();
+    state.path = compiler.value().path();
+  }
+  return ToDict(state);
+}
+
+// Where compiled kernels are kept; nothing: they are not.
+std::string KernelCacheFolder() {
+  const Result<std::string> folder = CodeCache::DefaultFolder();
+  return folder.ok() ? folder.value() : "";
+}
+
 }  // namespace
 
 py::dict ToDict(const Fingerprint& f) {
@@ -88,6 +118,8 @@ void BindLibraries(py::module_& module) {
   module.def("libraries", [] { return ToList(CpuLibraries()); });
   module.def("gpus", &Cards);
   module.def("why_card_is_unusable", &WhyCardIsUnusable, py::arg("backend"), py::arg("ordinal"));
+  module.def("kernel_compiler", &CompilerOf, py::arg("backend"), py::arg("ordinal"));
+  module.def("kernel_cache_folder", &KernelCacheFolder);
   module.def("gpu_libraries", [] { return ToList(GpuLibraries()); });
   module.def("set_openblas_search_path", &SetOpenBlasSearchPath, py::arg("path"));
   module.def("cpu_fingerprint", [] { return ToDict(CpuFingerprint()); });

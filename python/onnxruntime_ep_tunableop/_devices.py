@@ -240,6 +240,7 @@ class Device:
     id: str = CPU  #: for option `device`
     memory_bytes: int = 0  #: of a card
     versions: dict[str, str] = field(default_factory=dict)  #: of a card's driver and runtime
+    compiler: str = ""  #: what compiles kernels for a card; empty: nothing, see `missing`
 
 
 def devices() -> list[Device]:
@@ -269,6 +270,9 @@ def _card(gpu: _core.Gpu) -> Device:
     }
     if gpu["reason"] and not missing:
         missing = {"all": gpu["reason"]}
+    compiler = _core.kernel_compiler(gpu["backend"], gpu["ordinal"])
+    if not compiler["available"]:
+        missing[compiler["library"]] = compiler["reason"]
     return Device(
         backend=gpu["backend"],
         name=gpu["name"],
@@ -278,6 +282,7 @@ def _card(gpu: _core.Gpu) -> Device:
         id=f"{gpu['backend']}:{gpu['ordinal']}",
         memory_bytes=gpu["memory_bytes"],
         versions={"driver": gpu["driver"], "runtime": gpu["runtime"]},
+        compiler=compiler["identity"],
     )
 
 

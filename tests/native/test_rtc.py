@@ -1,19 +1,9 @@
-"""Kernels compiled at run time, through the simulated compilers and drivers of both vendors.
-
-The family "sim" is the simulation's own (tests/gpu_sim/core/kernels.cc): its kernel "scale" multiplies.
-"""
+"""Kernels compiled at run time, through the simulated compilers and drivers of both vendors."""
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import os
 import re
-import stat
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator
 from ctypes import byref, c_void_p
 from pathlib import Path
 from typing import Any
@@ -21,65 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support.built import FOLDER
-from support.cards import BOTH, FLAVOURS, Array, backend, control, count, environment, faults, flavour, on_card
-
-sys.path.insert(0, str(FOLDER))
-import tunableop_native_tests as native
-
-CUDA = tuple(name for name in FLAVOURS if name.startswith("cuda"))
-SOURCE = "// tunableop module sim\n"
-SOURCES = [("sim", SOURCE), ("strange", "int main() {}\n"), ("other", "// tunableop module other\n")]
-ONCE = {"TUNABLEOP_KERNEL_CACHE": "off"}
-
-
-def card(number: int = 0) -> Any:
-    return native.vendor_cards()[number]["device"]
-
-
-def library(folder: str | Path = "", device: Any = None) -> Any:
-    return native.KernelLibrary(device or card(), str(folder), SOURCES)
-
-
-@contextlib.contextmanager
-def scratch() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
-
-
-def upload(device: Any, array: Array) -> int:
-    memory = int(device.allocate(array.nbytes))
-    device.upload(memory, array, 0)
-    return memory
-
-
-def download(device: Any, memory: int, like: Array) -> Array:
-    array = np.empty_like(like)
-    device.download(array, memory, 0)
-    device.synchronize(0)
-    return array
-
-
-def scaled(function: Any, device: Any, dtype: Any = np.float32) -> None:
-    """The kernel does what it is for."""
-    x = np.arange(1000).astype(dtype)
-    at, to = upload(device, x), device.allocate(x.nbytes)
-    stream = device.create_stream()
-    device.synchronize(0)
-    function.scale(at, to, x.size, 3.0, stream)
-    device.synchronize(stream)
-    np.testing.assert_array_equal(download(device, to, x), 3 * x)
-
-
-def refusal(action: Any, *arguments: Any) -> str:
-    with pytest.raises(Exception) as caught:
-        action(*arguments)
-    return str(caught.value)
-
-
-def vendor(name: str, *arguments: Any) -> int:
-    """A function of the runtime."""
-    return int(control()[("cuda" if backend() == "cuda" else "hip") + name](*arguments))
-
+from support.cards import BOTH, FLAVOURS, backend, count, faults, flavour, on_card
+from support.rtc import SOURCE, card, download, library, native, refusal, scaled, upload, vendor
 
 # Device: modules and launches.
 
@@ -143,7 +76,8 @@ def test_the_second_card() -> None:
         np.testing.assert_array_equal(download(device, to, x), 8 * x)
     stream = devices[1].create_stream()
     assert refusal(native.launch_scale, devices[1], functions[0], at, to, 100, 1.0, stream)
-    assert not devices[0].lost and not devices[1].lost
+    assert not devices[0].lost
+    assert not devices[1].lost
 
 
 @on_card(*BOTH)
@@ -252,7 +186,7 @@ def test_the_compiler_of_the_release_is_found() -> None:
         "rocm6": "libhiprtc.so.6",
     }.get(flavour(), "libhiprtc.so.7")
     assert compiler.path == str(FOLDER / "gpu_sim" / flavour() / name)
-    size = os.path.getsize(compiler.path)
+    size = Path(compiler.path).stat().st_size
     versions = {"cuda12": "nvrtc 12.8", "cuda13": "nvrtc 13.0"}
     assert compiler.identity.startswith(versions.get(flavour(), "hiprtc 9.0 of HIP "))
     assert compiler.identity.endswith(f", {size} bytes")
@@ -322,6 +256,27 @@ def test_a_kernel_is_compiled_once() -> None:
     del kernels
 
 
+@on_card(*FLAVOURS)
+def test_a_kernel_of_the_project() -> None:
+    """From the text in the wheel to an answer."""
+    device = card()
+    kernels = library(device=device)
+    rng = np.random.default_rng(5)
+    a, b = rng.random((3, 1, 40), np.float32), rng.random((7, 40), np.float32)
+    out = np.empty((3, 7, 40), np.float32)
+    at, bt, to = upload(device, a), upload(device, b), device.allocate(out.nbytes)
+    stream = device.create_stream()
+    device.synchronize(0)
+    for name, function in (("binary_add", np.add), ("binary_mul", np.multiply)):
+        kernel = kernels.get("binary", "f32", "f32", name)
+        native.launch_binary(kernel, at, a.shape, bt, b.shape, to, stream)
+        device.synchronize(stream)
+        np.testing.assert_array_equal(download(device, to, out), function(a, b))
+    assert count("compiles") == 1
+    assert "binary_nothing" in refusal(kernels.get, "binary", "f32", "f32", "binary_nothing")
+    assert "no kernels of binary for w1" in refusal(kernels.get, "binary", "w1", "w1", "binary_add")
+
+
 @on_card(*BOTH)
 def test_threads_that_ask_at_once_compile_once() -> None:
     faults("compile_slow:50")
@@ -359,188 +314,3 @@ def test_a_refusal_is_remembered_and_want_of_memory_is_not() -> None:
     assert "nothing" in refusal(kernels.get, "sim", "f32", "", "nothing")
     scaled(kernels.get("sim", "f32", "", "scale"), device)
     assert not any(warning for warning, _ in kernels.lines)
-
-
-# The code cache.
-
-
-@on_card(*BOTH)
-def test_the_next_process_reads_what_one_compiled() -> None:
-    with scratch() as folder:
-        device = card()
-        first = library(folder / "new" / "er", device)
-        scaled(first.get("sim", "f32", "", "scale"), device)
-        (kept,) = (folder / "new" / "er").iterdir()
-        arch = "sm_90" if backend() == "cuda" else "gfx942"
-        assert re.fullmatch(rf"sim-f32-{arch}-[0-9a-f]{{32}}\.code", kept.name)
-        assert stat.S_IMODE(kept.stat().st_mode) == 0o644
-        second = library(folder / "new" / "er", device)
-        scaled(second.get("sim", "f32", "", "scale"), device)
-        assert count("compiles") == 1
-        assert second.lines[0][1].startswith(f"read sim f32 for {arch} in ")
-        second.get("sim", "f64", "", "scale")
-        assert len(list((folder / "new" / "er").iterdir())) == 2
-
-
-@on_card(*BOTH)
-def test_a_damaged_file_is_compiled_anew() -> None:
-    with scratch() as folder:
-        device = card()
-        library(folder, device).get("sim", "f32", "", "scale")
-        (kept,) = folder.iterdir()
-        good = kept.read_bytes()
-        damages = {
-            "empty": b"",
-            "half a header": good[:20],
-            "no code": good[:56],
-            "cut": good[:-1],
-            "longer": good + b"x",
-            "other magic": b"X" + good[1:],
-            "other digest": good[:16] + bytes(16) + good[32:],
-            "one bit": good[:70] + bytes([good[70] ^ 1]) + good[71:],
-        }
-        for name, damaged in damages.items():
-            kept.write_bytes(damaged)
-            before = count("compiles")
-            scaled(library(folder, device).get("sim", "f32", "", "scale"), device)
-            assert count("compiles") == before + 1, name
-            assert kept.read_bytes() == good, name
-        assert list(folder.iterdir()) == [kept]
-
-
-@on_card(*BOTH)
-def test_whole_code_that_the_driver_refuses_is_compiled_anew() -> None:
-    """As after the driver became older, or where somebody else's code has the same name."""
-    with scratch() as folder:
-        device = card()
-        kernels = library(folder, device)
-        kernels.get("sim", "f32", "", "scale")
-        (kept,) = folder.iterdir()
-        compiler = native.Compiler(device)
-        texts = [compiler.identity, *compiler.options(["TUNABLEOP_T0=f32"]), SOURCE]
-        assert native.code_digest(texts) in kept.name
-        native.CodeCache(str(folder)).write(kept.name.rsplit("-", 1)[0], texts, b"whole, and no code")
-        scaled(library(folder, device).get("sim", "f32", "", "scale"), device)
-        assert count("compiles") == 3 - 1
-        assert b"whole" not in kept.read_bytes()
-
-
-@on_card("cuda13")
-def test_what_the_code_depends_on_is_in_the_name() -> None:
-    texts = ["nvrtc 13.0", "--gpu-architecture=sm_90", SOURCE]
-    digests = {
-        native.code_digest(texts),
-        native.code_digest(["nvrtc 13.1", *texts[1:]]),
-        native.code_digest([texts[0], "--gpu-architecture=sm_80", SOURCE]),
-        native.code_digest([*texts[:2], SOURCE + " "]),
-        native.code_digest([texts[0] + texts[1], SOURCE]),
-        native.code_digest([*texts, ""]),
-        native.code_digest(texts[::-1]),
-    }
-    assert len(digests) == 7
-    with scratch() as folder:
-        cache = native.CodeCache(str(folder))
-        assert cache.read("x", texts) is None
-        cache.write("x", texts, b"code")
-        assert cache.read("x", texts) == b"code"
-        assert cache.read("x", texts[:2]) is None
-        assert cache.read("y", texts) is None
-        (kept,) = folder.iterdir()
-        kept.unlink()
-        os.mkfifo(kept)  # nothing that is no file is waited for
-        assert cache.read("x", texts) is None
-
-
-def unwritable(folder: Path) -> Path:
-    """A folder that even root cannot write into: there is a file in its place."""
-    (folder / "file").write_text("")
-    return folder / "file" / "kernels"
-
-
-@on_card(*BOTH)
-def test_a_folder_that_cannot_be_written_costs_one_warning() -> None:
-    with scratch() as folder:
-        device = card()
-        kernels = library(unwritable(folder), device)
-        for type_name in ("f32", "f64", "i64"):
-            kernels.get("sim", type_name, "", "scale")
-        (warning,) = (line for warning, line in kernels.lines if warning)
-        assert warning.startswith("compiled kernels cannot be kept, so each process compiles its own: ")
-        assert str(folder) in warning
-        assert "TUNABLEOP_KERNEL_CACHE" in warning
-
-
-@on_card(*BOTH)
-def test_a_folder_that_can_only_be_read_is_read() -> None:
-    """As root, who can write everywhere, it is a full disk that refuses: /dev/full in the file's place."""
-    with scratch() as folder:
-        device = card()
-        library(folder, device).get("sim", "f32", "", "scale")
-        (kept,) = folder.iterdir()
-        folder.chmod(0o500)
-        kernels = library(folder, device)
-        kernels.get("sim", "f32", "", "scale")
-        assert count("compiles") == 1
-        kernels.get("sim", "f64", "", "scale")
-        if os.geteuid() != 0:
-            assert [warning for warning, _ in kernels.lines].count(True) == 1
-            assert list(folder.iterdir()) == [kept]
-        folder.chmod(0o700)
-
-
-@on_card(*BOTH)
-def test_processes_that_compile_at_once_leave_one_whole_file() -> None:
-    script = (
-        "import sys\n"
-        f"sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(Path(__file__).parent.parent)!r}]\n"
-        "import test_rtc as t\n"
-        "device = t.card()\n"
-        "sys.stdin.read()\n"
-        "for _ in range(20):\n"
-        "    kernels = t.library(sys.argv[1], device)\n"
-        "    t.scaled(kernels.get('sim', 'f32', '', 'scale'), device)\n"
-        "    for path in t.Path(sys.argv[1]).glob('*.code'): path.unlink(missing_ok=True)\n"
-        "t.scaled(t.library(sys.argv[1], device).get('sim', 'f32', '', 'scale'), device)\n"
-        "assert not any(warning for warning, _ in kernels.lines)\n"
-    )
-    with scratch() as folder:
-        started = [
-            subprocess.Popen(
-                [sys.executable, "-c", script, str(folder)], stdin=subprocess.PIPE, env=environment(flavour())
-            )
-            for _ in range(3)
-        ]
-        for process in started:
-            assert process.stdin is not None
-            process.stdin.close()
-        assert [process.wait(100) for process in started] == [0, 0, 0]
-        assert all(path.suffix == ".code" for path in folder.iterdir())
-        device = card()
-        library(folder, device).get("sim", "f32", "", "scale")
-        (kept,) = folder.iterdir()
-        before = count("compiles")
-        library(folder, device).get("sim", "f32", "", "scale")
-        assert count("compiles") == before
-
-
-def cache_folder(**variables: str) -> str:
-    """What a process with these variables, and no others of their kind, finds."""
-    names = ("TUNABLEOP_KERNEL_CACHE", "XDG_CACHE_HOME", "HOME")
-    clean = {name: value for name, value in os.environ.items() if name not in names}
-    script = f"import sys\nsys.path.insert(0, {str(FOLDER)!r})\nimport tunableop_native_tests as native\n"
-    script += "try: print(native.code_cache_folder())\nexcept Exception as error: print('error:', error)\n"
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, env=clean | variables, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-def test_where_the_code_cache_is() -> None:
-    ours = "onnxruntime-ep-tunableop/kernels"
-    assert cache_folder(TUNABLEOP_KERNEL_CACHE="/k", XDG_CACHE_HOME="/x", HOME="/h") == "/k"
-    assert cache_folder(TUNABLEOP_KERNEL_CACHE="off", HOME="/h") == ""
-    assert cache_folder(TUNABLEOP_KERNEL_CACHE="", XDG_CACHE_HOME="/x", HOME="/h") == f"/x/{ours}"
-    assert cache_folder(XDG_CACHE_HOME="relative", HOME="/h") == f"/h/.cache/{ours}"
-    assert cache_folder(HOME="/h") == f"/h/.cache/{ours}"
-    none = cache_folder()
-    assert none.startswith("error:")
-    assert "TUNABLEOP_KERNEL_CACHE" in none

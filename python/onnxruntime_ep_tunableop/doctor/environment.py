@@ -28,6 +28,7 @@ KNOWN = {
     "TUNABLEOP_OPENBLAS_LIBRARY": "the file of OpenBLAS",
     "TUNABLEOP_CANDIDATE_LIBRARIES": "libraries of further kernels",
     "TUNABLEOP_NVML_LIBRARY": "the file of NVML",
+    "TUNABLEOP_KERNEL_CACHE": "the folder of compiled kernels; off: they are not kept",
     "TUNABLEOP_SENSORS_ROOT": "for tests: where /sys and /proc are looked for",
     "TUNABLEOP_MODEL_CACHE": "where downloaded models are kept",
     "TUNABLEOP_SERVE_TOKEN": "what clients of tunableop serve must send",

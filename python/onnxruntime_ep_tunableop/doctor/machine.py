@@ -213,12 +213,8 @@ def stock(chosen: _devices.Listed) -> Finding | None:
     """On a card: ONNX Runtime's own provider for the rest of the model."""
     if not chosen.is_card:
         return None
-    import onnxruntime as ort
-
     vendor = next(entry for entry in VENDORS if entry.backend == chosen.backend)
-    available = ort.get_available_providers()
-    there = [provider for provider in _devices.STOCK[chosen.backend] if provider in available]
-    if there:
+    if there := _stock(chosen):
         return Finding("ok", [there[0]])
     evidence = [
         f"no {' or '.join(_devices.STOCK[chosen.backend])}: the rest runs on the CPU, and each product's "
@@ -231,3 +227,60 @@ def stock(chosen: _devices.Listed) -> Finding | None:
         "pip install --no-deps --force-reinstall onnxruntime-ep-tunableop"
     )
     return Finding("warning", evidence, remedy)
+
+
+def _stock(chosen: _devices.Listed) -> list[str]:
+    """ONNX Runtime's own providers for the card in this build of it, the best first."""
+    import onnxruntime as ort
+
+    available = ort.get_available_providers()
+    return [provider for provider in _devices.STOCK[chosen.backend] if provider in available]
+
+
+@asks("machine.kernels", "can kernels be compiled for the card?")
+def kernels(chosen: _devices.Listed) -> Finding | None:
+    """On a card: what compiles the operators between the products, and where the results are kept."""
+    if not chosen.is_card:
+        return None
+    vendor = next(entry for entry in VENDORS if entry.backend == chosen.backend)
+    compiler = _core.kernel_compiler(chosen.backend, chosen.ordinal)
+    if not compiler["available"]:
+        evidence = [
+            f"{compiler['library']}: {compiler['reason']}",
+            "of operators on the card ours are MatMul and Gemm alone",
+        ]
+        # Who has ONNX Runtime's own provider for the rest needs none.
+        verdict: Verdict = "note" if _stock(chosen) else "warning"
+        return Finding(verdict, evidence, _compiler_remedy(vendor, chosen, compiler["reason"]))
+    evidence = [f"{compiler['identity']} ({compiler['path']})"]
+    folder = _core.kernel_cache_folder()
+    if not folder:
+        return Finding("note", [*evidence, "each process compiles its own: no folder keeps them"])
+    if not _writable(Path(folder)):
+        evidence.append(
+            f"they cannot be written into {folder}: each process compiles those that are not there"
+        )
+        return Finding("warning", evidence, "set TUNABLEOP_KERNEL_CACHE to a folder that can be written to")
+    return Finding("ok", [*evidence, f"kept in {folder}"])
+
+
+def _compiler_remedy(vendor: Vendor, chosen: _devices.Listed, reason: str) -> str:
+    if "makes no code for" in reason:
+        return "install an older release of the compiler and of the runtime, which know this card"
+    if not _not_found(reason):
+        return vendors.reinstall(vendor)
+    if os.environ.get(vendor.variable):
+        return f"name the compiler's folder in {vendor.variable}, too"
+    runtime = next(
+        gpu["runtime"]
+        for gpu in _core.gpus()
+        if (gpu["backend"], gpu["ordinal"]) == (chosen.backend, chosen.ordinal)
+    )
+    return vendor.older_compiler.get(runtime.partition(".")[0], vendor.compiler)
+
+
+def _writable(folder: Path) -> bool:
+    """Or can be made so."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)

@@ -90,6 +90,7 @@ def _machine(asked: Asked, report: Report, deadly: Sequence[Vendor]) -> tuple[_d
     if not usable.get(chosen.backend, True):
         return None, f"no library can run on {chosen.id}"
     report.add(machine.stock(chosen))
+    report.add(machine.kernels(chosen))
     return chosen, ""
 
 

@@ -24,6 +24,8 @@ class Vendor:
     #: brings the libraries for a driver of an older major version
     older: dict[str, str]
     driver: str  #: what is to be updated when the driver is too old for all
+    compiler: str  #: brings what compiles kernels
+    older_compiler: dict[str, str]  #: for a runtime of an older major version
 
 
 NVIDIA = Vendor(
@@ -43,6 +45,11 @@ NVIDIA = Vendor(
         "12": "pip install nvidia-cuda-runtime-cu12 nvidia-cublas-cu12",
     },
     driver="update the NVIDIA driver",
+    compiler="pip install nvidia-cuda-nvrtc",
+    older_compiler={
+        "11": "pip install nvidia-cuda-nvrtc-cu11",
+        "12": "pip install nvidia-cuda-nvrtc-cu12",
+    },
 )
 AMD = Vendor(
     backend="hip",
@@ -58,6 +65,8 @@ AMD = Vendor(
     install="apt-get install hipblaslt rocblas",
     older={},
     driver="update the amdgpu driver (apt-get install amdgpu-dkms)",
+    compiler="apt-get install hip-runtime-amd",
+    older_compiler={},
 )
 VENDORS = (NVIDIA, AMD)
 

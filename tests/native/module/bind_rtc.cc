@@ -17,6 +17,8 @@
 #include "backends/rtc/compiler.h"
 #include "backends/rtc/kernel_library.h"
 #include "gemm/device.h"
+#include "kernels/binary_launch.h"
+#include "kernels/sources.h"
 #include "module/module.h"
 
 namespace py = pybind11;
@@ -56,7 +58,7 @@ class Library {
     for (const auto& [name, source] : sources_) {
       if (name == family) return source;
     }
-    return "";
+    return device::KernelSource(family);
   }
 
   const std::vector<std::pair<std::string, std::string>> sources_;
@@ -194,6 +196,17 @@ inline void BindLibrary(py::module_& module) {
         } const args{Address(x), Address(y), count, factor};
         ThrowIfError(self.Launch({.grid_x = 4, .block = 64}, &args, Address(stream)));
       });
+  // out = f(a, b) with float elements, by a kernel of the family "binary".
+  module.def("launch_binary",
+             [](const DeviceFunction& function, uintptr_t a, const std::vector<int64_t>& a_dims,
+                uintptr_t b, const std::vector<int64_t>& b_dims, uintptr_t out, uintptr_t stream) {
+               const auto prepared = device::PrepareBinary(Address(a), a_dims, Address(b), b_dims,
+                                                           Address(out), 4, 4);
+               if (!prepared.has_value()) throw py::value_error("they do not broadcast");
+               const device::Grid& grid = prepared->grid;
+               ThrowIfError(function.Launch({grid.x, grid.y, grid.z, grid.block, grid.shared_bytes},
+                                            &prepared->args, Address(stream)));
+             });
   py::class_<Library>(module, "KernelLibrary")
       .def(py::init([](const std::shared_ptr<Device>& device, std::string folder,
                        std::vector<std::pair<std::string, std::string>> sources) {
