@@ -35,11 +35,13 @@ MAY_INCLUDE = {
     "provider": {"provider", "abi", "backends", "cache", "tuner", "gemm", "kernels"},
     "bindings": {"bindings", "provider", "abi", "backends", "cache", "tuner", "gemm", "kernels"},
     # tests/native/module: no room, but nobody may know it.
-    "module": {"module", "bindings", "backends", "cache", "tuner", "gemm", "kernels"},
+    "module": {"module", "bindings", "provider", "backends", "cache", "tuner", "gemm", "kernels"},
     # tests/native/device_kernels: another one.
     "device_kernels": {"device_kernels", "kernels"},
-    # tests/gpu_sim/core: what simulated compilers make code of.
+    # tests/gpu_sim: its compilers make code of the kernels, and it knows nothing else of the project.
     "core": {"core", "kernels"},
+    "cuda": {"cuda", "core"},
+    "hip": {"hip", "core"},
     # tests/native/faulty: a library as any user may write.
     "faulty": {"backends"},
     # tests/native/other_gpu: another provider, which knows ONNX Runtime only.
