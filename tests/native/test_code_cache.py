@@ -101,6 +101,24 @@ def test_what_the_code_depends_on_is_in_the_name() -> None:
         assert cache.read("x", texts) is None
 
 
+@on_card("cuda13")
+def test_what_a_killed_process_left_goes() -> None:
+    with scratch() as folder:
+        cache = native.CodeCache(str(folder))
+        cache.write("x", ["text"], b"code")
+        (kept,) = folder.iterdir()
+        old, new, other = (
+            folder / name for name in (f"{kept.name}.AbCdEf", f"{kept.name}.ghIjkl", "y.code.AbCdEf")
+        )
+        for path in (old, new, other):
+            path.write_bytes(b"half")
+        for path in (old, other):
+            os.utime(path, (1e9, 1e9))
+        cache.write("x", ["text"], b"code")
+        assert set(folder.iterdir()) == {kept, new, other}
+        assert cache.read("x", ["text"]) == b"code"
+
+
 def unwritable(folder: Path) -> Path:
     """A folder that even root cannot write into: there is a file in its place."""
     (folder / "file").write_text("")
@@ -171,6 +189,17 @@ def test_processes_that_compile_at_once_leave_one_whole_file() -> None:
         before = count("compiles")
         library(folder, device).get("sim", "f32", "", "scale")
         assert count("compiles") == before
+
+
+@on_card("cuda13")
+def test_no_folder_at_all_is_told_when_something_was_compiled() -> None:
+    kernels = library("", why_no_folder="HOME is not set")
+    kernels.available()
+    assert kernels.lines == []
+    kernels.get("sim", "f32", "", "scale")
+    kernels.get("sim", "f64", "", "scale")
+    (warning,) = (line for warning, line in kernels.lines if warning)
+    assert "HOME is not set (TUNABLEOP_KERNEL_CACHE names another folder, or off)" in warning
 
 
 def cache_folder(**variables: str) -> str:

@@ -30,8 +30,8 @@ def card(number: int = 0) -> Any:
     return native.vendor_cards()[number]["device"]
 
 
-def library(folder: str | Path = "", device: Any = None) -> Any:
-    return native.KernelLibrary(device or card(), str(folder), SOURCES)
+def library(folder: str | Path = "", device: Any = None, why_no_folder: str = "") -> Any:
+    return native.KernelLibrary(device or card(), str(folder), SOURCES, why_no_folder)
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -82,6 +83,22 @@ int WriteAll(int fd, const void* from, size_t bytes) {
     bytes -= static_cast<size_t>(put);
   }
   return 0;
+}
+
+// What a process that was killed left of a file it was writing.
+void RemoveLeftovers(const fs::path& path) {
+  constexpr auto kOld = std::chrono::hours(1);  // nobody writes for so long
+  const std::string begins = path.filename().string() + ".";
+  std::error_code error;
+  fs::directory_iterator entry(path.parent_path(), error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    if (!entry->path().filename().string().starts_with(begins)) continue;
+    std::error_code inner;
+    const auto written = fs::last_write_time(entry->path(), inner);
+    if (!inner && fs::file_time_type::clock::now() - written > kOld) {
+      fs::remove(entry->path(), inner);
+    }
+  }
 }
 
 std::string Environment(const char* name) {
@@ -164,6 +181,7 @@ Status CodeCache::Write(const std::string& name, const CodeDigest& digest,
   fs::create_directories(folder_, error);
   if (error) return IoError(folder_, error.value());
   const std::string path = PathOf(name, digest);
+  RemoveLeftovers(path);
   std::string temporary = path + ".XXXXXX";
   File file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!file.open()) return IoError(folder_, errno);

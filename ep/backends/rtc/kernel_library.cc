@@ -146,10 +146,10 @@ Status KernelLibrary::Compile(const Text& text, NativeModule* module) {
 
 void KernelLibrary::Keep(const Text& text, const std::vector<std::byte>& code) {
   const Status status = cache_.Write(text.file, text.digest, code);
-  if (status.ok()) return;
+  const std::string why = status.ok() ? settings_.why_no_folder : std::string(status.message());
+  if (why.empty()) return;
   std::call_once(said_, [&] {
-    Say(true, "compiled kernels cannot be kept, so each process compiles its own: " +
-                  std::string(status.message()) +
+    Say(true, "compiled kernels cannot be kept, so each process compiles its own: " + why +
                   " (TUNABLEOP_KERNEL_CACHE names another folder, or off)");
   });
 }

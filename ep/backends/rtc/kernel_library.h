@@ -45,8 +45,10 @@ class KernelLibrary {
   struct Settings {
     // The text of a family; empty: there is no such family.
     std::function<std::string_view(std::string_view family)> source;
-    // Of CodeCache; empty: nothing is kept.
+    // Of CodeCache; empty: nothing is kept, and `why_no_folder`, if not empty, is told when that
+    // first matters.
     std::string folder;
+    std::string why_no_folder;
     // Lines for a person. Called from any thread, and must not throw.
     std::function<void(bool warning, const std::string& line)> log;
   };

@@ -103,12 +103,12 @@ KernelLibrary& Card::kernels() {
       warning ? to.Warning(line) : to.Info(line);
     };
     Result<std::string> folder = CodeCache::DefaultFolder();
-    if (!folder.ok())
-      log(true, "compiled kernels are not kept: " + std::string(folder.status().message()));
     kernels_ = std::make_unique<KernelLibrary>(
-        device(), KernelLibrary::Settings{.source = &device::KernelSource,
-                                          .folder = folder.ok() ? folder.value() : "",
-                                          .log = log});
+        device(), KernelLibrary::Settings{
+                      .source = &device::KernelSource,
+                      .folder = folder.ok() ? folder.value() : "",
+                      .why_no_folder = folder.ok() ? "" : std::string(folder.status().message()),
+                      .log = log});
   });
   return *kernels_;
 }

@@ -38,14 +38,16 @@ inline void* Address(uintptr_t number) { return reinterpret_cast<void*>(number);
 class Library {
  public:
   Library(const std::shared_ptr<const Device>& device, std::string folder,
-          std::vector<std::pair<std::string, std::string>> sources)
+          std::vector<std::pair<std::string, std::string>> sources, std::string why_no_folder)
       : sources_(std::move(sources)),
-        library_(device,
-                 {[this](std::string_view family) { return Source(family); }, std::move(folder),
-                  [this](bool warning, const std::string& line) {
-                    const std::lock_guard lock(mutex_);
-                    lines_.emplace_back(warning, line);
-                  }}) {}
+        library_(device, {.source = [this](std::string_view family) { return Source(family); },
+                          .folder = std::move(folder),
+                          .why_no_folder = std::move(why_no_folder),
+                          .log =
+                              [this](bool warning, const std::string& line) {
+                                const std::lock_guard lock(mutex_);
+                                lines_.emplace_back(warning, line);
+                              }}) {}
 
   KernelLibrary& get() { return library_; }
   std::vector<std::pair<bool, std::string>> lines() {
@@ -209,10 +211,12 @@ inline void BindLibrary(py::module_& module) {
              });
   py::class_<Library>(module, "KernelLibrary")
       .def(py::init([](const std::shared_ptr<Device>& device, std::string folder,
-                       std::vector<std::pair<std::string, std::string>> sources) {
-             return std::make_unique<Library>(device, std::move(folder), std::move(sources));
+                       std::vector<std::pair<std::string, std::string>> sources,
+                       std::string why_no_folder) {
+             return std::make_unique<Library>(device, std::move(folder), std::move(sources),
+                                              std::move(why_no_folder));
            }),
-           py::arg("device"), py::arg("folder"), py::arg("sources"))
+           py::arg("device"), py::arg("folder"), py::arg("sources"), py::arg("why_no_folder") = "")
       .def_property_readonly("lines", &Library::lines)
       .def("available", [](Library& self) { ThrowIfError(self.get().Available()); })
       .def_property_readonly("compiler",
