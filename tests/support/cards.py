@@ -49,7 +49,8 @@ def environment(flavour: str | None, **more: str) -> dict[str, str]:
         vendor = "CUDA" if flavour.startswith("cuda") else "ROCM"
         paths[f"TUNABLEOP_{vendor}_PATH"] = str(folder(flavour))
     path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
-    own = {"PYTHONPATH": path, "SIM_FLAVOUR": flavour or ""}
+    # What simulated compilers make is for nobody's cache.
+    own = {"PYTHONPATH": path, "SIM_FLAVOUR": flavour or "", "TUNABLEOP_KERNEL_CACHE": "off"}
     return os.environ | paths | own | more
 
 

@@ -37,7 +37,12 @@ def environment(flavour: str, **variables: str) -> dict[str, str]:
 
     A name that is none (a variant such as "rocm7-noext") is a folder too.
     """
-    found = {"TUNABLEOP_CUDA_PATH": "", "TUNABLEOP_ROCM_PATH": "", **variables}
+    found = {
+        "TUNABLEOP_CUDA_PATH": "",
+        "TUNABLEOP_ROCM_PATH": "",
+        "TUNABLEOP_KERNEL_CACHE": "off",
+        **variables,
+    }
     for each in flavour.split("+"):
         folder = FOLDER / "gpu_sim" / each
         if not folder.is_dir():
