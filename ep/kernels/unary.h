@@ -1,5 +1,6 @@
 // Elementwise kernels with one operand: T0 is its type, T1 the result's, which is the same but for
 // questions (b).
+#include "kernels/activations.h"
 #include "kernels/portable.h"
 #include "kernels/unary_args.h"
 
@@ -56,23 +57,6 @@ TUNABLEOP_UNARY(IsInf, unary_isinf,
 #else
 
 #if TUNABLEOP_IS_FLOATING(TUNABLEOP_T0)
-
-// exp(-|x|) cannot overflow, and the quotient loses nothing where x is large and negative.
-TUNABLEOP_DEVICE Math Logistic(Math x) {
-  const Math e = Exp(-Magnitude(x));
-  return (x < 0 ? e : static_cast<Math>(1)) / (static_cast<Math>(1) + e);
-}
-
-TUNABLEOP_DEVICE Math GeluByErf(Math x) {
-  const Math half = static_cast<Math>(0.5);
-  return half * x * (static_cast<Math>(1) + Erf(x * static_cast<Math>(0.70710678118654752440)));
-}
-
-TUNABLEOP_DEVICE Math GeluByTanh(Math x) {
-  const Math inner =
-      static_cast<Math>(0.79788456080286535588) * (x + static_cast<Math>(0.044715) * x * x * x);
-  return static_cast<Math>(0.5) * x * (static_cast<Math>(1) + Tanh(inner));
-}
 
 TUNABLEOP_DEVICE Math SoftPlus(Math x) {
   return (x > 0 ? x : static_cast<Math>(0)) + Log1p(Exp(-Magnitude(x)));

@@ -43,6 +43,7 @@ PYBIND11_MODULE(tunableop_device_kernels, module) {
   module.def("source", [](const std::string& family) { return std::string(KernelSource(family)); });
   BindCopies(module);
   BindElements(module);
+  BindLayers(module);
   BindPicks(module);
   BindRows(module);
 }
