@@ -205,6 +205,21 @@ def on_card(card: Card, values: NDArray[Any]) -> ort.OrtValue:
     return ort.OrtValue.ortvalue_from_numpy(values, "gpu", card.ordinal, VENDORS[card.backend])
 
 
+def on_our_card(card: Card, values: NDArray[Any]) -> ort.OrtValue:
+    """A copy in memory of our provider's, also where ONNX Runtime has a provider of its own for the card."""
+    if not card.stock:
+        return on_card(card, values)
+    import onnxruntime_ep_tunableop as tunableop
+
+    tunableop.register()
+    ours = [d for d in ort.get_ep_devices() if d.ep_name == tunableop.get_ep_name()]
+    device = next(d for d in ours if d.ep_metadata["backend"] == card.backend)
+    info = device.memory_info(ort.OrtDeviceMemoryType.DEFAULT)
+    value = ort.OrtValue.ortvalue_from_shape_and_type(list(values.shape), values.dtype, memory_info=info)
+    value.update_inplace(values)
+    return value
+
+
 def bound(
     card: Card,
     session: ort.InferenceSession,
@@ -221,14 +236,15 @@ def bound(
         options = ort.RunOptions()
         options.add_run_config_entry("gpu_graph_id", str(graph))
     binding = session.io_binding()
+    place = on_card if graph is None else on_our_card
     kept = []
     for name, values in feed.items():
-        kept.append(on_card(card, values))
+        kept.append(place(card, values))
         binding.bind_ortvalue_input(name, kept[-1])
     outputs = []
     types = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
     for meta, shape in zip(session.get_outputs(), shapes, strict=True):
-        outputs.append(on_card(card, np.zeros(shape, types[meta.type])))
+        outputs.append(place(card, np.zeros(shape, types[meta.type])))
         binding.bind_ortvalue_output(meta.name, outputs[-1])
 
     def call(keep: object = (kept, outputs)) -> None:
