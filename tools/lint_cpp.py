@@ -1,6 +1,8 @@
 """Checks the C++ sources: formatting (clang-format), defects (clang-tidy), names, the direction of the rooms.
 
-    python tools/lint_cpp.py [--no-tidy]
+    python tools/lint_cpp.py [--no-tidy] [--turns N]
+
+With `--turns N` clang-tidy looks at an N-th of the groups of files, another one with each commit, and says so.
 
 Needs the packages of the extra `lint` and of the build; makes its own compile database in build/lint.
 """
@@ -156,13 +158,26 @@ def tidy(source: Path, database: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + (done.stderr if done.returncode != 0 else "")
 
 
-def check_tidy(files: list[Path]) -> bool:
-    """Whether clang-tidy finds nothing in any file."""
+def turn_of(several: list[list[Path]], turns: int) -> list[list[Path]]:
+    """The groups whose turn it is; the commit's number says which."""
+    if turns <= 1:
+        return several
+    command = ["git", "rev-parse", "HEAD"]
+    head = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+    turn = int(head, 16) % turns
+    chosen = [group for number, group in enumerate(several) if number % turns == turn]
+    count = sum(map(len, chosen))
+    print(f"clang-tidy: turn {turn + 1} of {turns}, {count} of {sum(map(len, several))} files")
+    return chosen
+
+
+def check_tidy(files: list[Path], turns: int) -> bool:
+    """Whether clang-tidy finds nothing in any file whose turn it is."""
     database = compile_database()
     planted = database / "together" / "tests" / "planted.cc"
     planted.parent.mkdir(parents=True, exist_ok=True)
     planted.write_text(PLANTED, encoding="utf-8")
-    several = groups(files, database)
+    several = turn_of(groups(files, database), turns)
     together = [group for group in several if len(group) > 1]
     alone = [group[0] for group in several if len(group) == 1]
     # The planted file is compiled as the first of the project's.
@@ -200,12 +215,13 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--no-tidy", action="store_true", help="only formatting, rooms and names")
+    parser.add_argument("--turns", type=int, default=1, help="clang-tidy only for an N-th of the files")
     args = parser.parse_args()
     good = check_format(sources(".h", ".cc", ".inc"))
     good &= check_rooms(sources(".h", ".cc", ".inc"))
     good &= check_names(sources(".cc"))
     if not args.no_tidy:
-        good &= check_tidy([path for path in sources(".cc") if "kernels_neon" not in path.name])
+        good &= check_tidy([path for path in sources(".cc") if "kernels_neon" not in path.name], args.turns)
     print("C++ lint: " + ("clean" if good else "FAILED"))
     return 0 if good else 1
 
