@@ -2,7 +2,7 @@
 
     python tools/lint_cpp.py [--no-tidy] [--turns N]
 
-With `--turns N` clang-tidy looks at an N-th of the groups of files, another one with each commit, and says so.
+With `--turns N` clang-tidy looks at an N-th of the files, another one with each commit, and says so.
 
 Needs the packages of the extra `lint` and of the build; makes its own compile database in build/lint.
 """
