@@ -53,8 +53,7 @@ def test_nothing_is_captured_unless_it_is_asked_for() -> None:
     assert count("captures") == 0
     assert not graphs(session).enabled
     with pytest.raises(Exception, match=r"gpu_graph_id': expected -1 or 0 .* or a number from 1, found '-7'"):
-        session_run = asked.run(None, {"X": x}, numbered(-7))
-        del session_run
+        asked.run(None, {"X": x}, numbered(-7))
     assert np.array_equal(asked.run(None, {"X": x})[0], answer(x))
 
 
@@ -167,23 +166,24 @@ def test_graphs_take_no_more_memory_than_they_may() -> None:
 
 
 @captures
-@on_card(*BOTH)
+@on_card("cuda13")
 def test_nobody_else_gets_what_a_graph_writes_to() -> None:
-    """Values that plain runs made stay as they are while graphs are replayed."""
+    """What ONNX Runtime allocates for a plain run's outputs stays as it is while graphs are replayed."""
     session = card_session(chain(), enable_graph=1)
     bound = Bound(session, 8, 1)
     bound.run(whole(RNG, 8))
     kept = []
-    for _ in range(12):
+    for run in range(12):
         x = whole(RNG, 8)
         binding = session.io_binding()
         binding.bind_ortvalue_input("X", on_the_card(x))
-        binding.bind_output("Y", "gpu" if count("misuse") < 0 else "cpu")
-        session.run_with_iobinding(binding)
+        binding.bind_output("Y", "cuda")
+        session.run_with_iobinding(binding, numbered(-1) if run % 2 else None)
         kept.append((binding.get_outputs()[0], answer(x)))
         other = whole(RNG, 8)
         assert np.array_equal(bound.run(other), answer(other))
     for value, expected in kept:
+        assert value.device_name() != "cpu"
         assert np.array_equal(value.numpy(), expected)
 
 
@@ -278,10 +278,9 @@ def test_a_lost_card_is_told_and_does_not_hang_the_end() -> None:
     x = whole(RNG, 8)
     assert np.array_equal(bound.run(x), answer(x))
     faults("lost:3")
-    with pytest.raises(Exception, match="lost|launch"):
-        for _ in range(3):
-            bound.run(x)
-    with pytest.raises(Exception, match="lost"):
+    with pytest.raises(Exception, match="cuda:0"):
+        bound.run(x)
+    with pytest.raises(Exception, match="cuda:0 is lost"):
         bound.run(x)
     del session, bound
     gc.collect()

@@ -8,7 +8,7 @@ namespace tunableop {
 
 struct ChoiceState {
   uint64_t changes = 0;  // grows when a choice changes
-  uint64_t denials = 0;  // grows when a kernel loses its place, which must not run again
+  uint64_t denials = 0;  // grows when a kernel that serves loses its place: it must not run again
   bool settled = true;   // nothing waits to be measured that may soon change one
 };
 

@@ -133,7 +133,7 @@ json Graph(const json& arguments, bool release) {
   if (gpu == nullptr) throw Failure(StatusCode::kNotFound, "the session is gone");
   const int id = arguments.value("id", 0);
   if (release) {
-    gpu->graphs().Release(id);
+    gpu->graphs().Release(id, arguments.value("for_room", false));
     return json::object();
   }
   const Graphs::View view = gpu->graphs().Look(id);

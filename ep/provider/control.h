@@ -25,7 +25,7 @@ extern "C" {
 //   save_cache      {token, path}          {}
 //   save_own_cache  {token}                {}
 //   graph           {token, id}            {"captured", "bytes", "refused"}
-//   release_graph   {token, id}            {}
+//   release_graph   {token, id, for_room}  {}
 //   note_graphs     {token, line}          {}; why there are none
 //   measure_stock   {m, n, k, ...}         {"median_ms", "alone_ms", ...}; see
 //                                          provider/stock_check.h, whose fields the arguments are,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -172,7 +173,12 @@ bool Provider::IsGraphCaptureEnabledImpl(const OrtEp* self) noexcept {
 
 bool Provider::IsGraphCapturedImpl(const OrtEp* self, int id) noexcept {
   const Provider& provider = *static_cast<const Provider*>(self);
-  return provider.gpu_->graphs().IsCaptured(id, provider.state_->Choices());
+  if (id < 1) return false;
+  try {
+    return provider.gpu_->graphs().IsCaptured(id, provider.state_->Choices());
+  } catch (const std::exception& error) {  // no memory: an ordinary run will say so
+    return false;
+  }
 }
 
 OrtStatus* Provider::ReplayGraphImpl(OrtEp* self, int id) noexcept {
@@ -181,7 +187,7 @@ OrtStatus* Provider::ReplayGraphImpl(OrtEp* self, int id) noexcept {
 }
 
 OrtStatus* Provider::ReleaseCapturedGraphImpl(OrtEp* self, int id) noexcept {
-  static_cast<Provider*>(self)->gpu_->graphs().Release(id);
+  static_cast<Provider*>(self)->gpu_->graphs().Release(id, false);
   return nullptr;
 }
 

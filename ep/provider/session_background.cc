@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "provider/gpu/graph_run.h"
 #include "provider/idle_pacer.h"
 #include "provider/processors.h"
 #include "provider/run_gate.h"
@@ -53,7 +54,9 @@ void SessionState::ConsiderTuning(const Entry& entry, const Problem& problem,
                     1e-6 / std::max(uses, 1.0);
   if (!on_demand) {
     // The most that a better kernel could save so far is all the time it took.
-    if (!entry.tuned && uses * ms < CostMs(ms, options_.tuner.max_tuning_ms)) return;
+    // Runs of a graph are not seen here any more, and whoever captures one wants many.
+    const bool repays = uses * ms >= CostMs(ms, options_.tuner.max_tuning_ms);
+    if (!entry.tuned && !repays && CurrentGraphRun() == nullptr) return;
     // Before anything is copied: a spent budget would have it thrown away.
     if (const std::optional<Fallback> exhausted = budget_.Exhausted()) {
       entry.notes.reason.store(static_cast<uint8_t>(*exhausted));

@@ -88,7 +88,9 @@ void SessionState::ForgetDenied() {
   std::erase_if(ranges_,
                 [](const auto& item) { return DenialOf(item.second.record.winner).has_value(); });
   for (const std::shared_ptr<const Entry>& entry : cache_.Entries()) {
-    if (DenialOf(entry->record.winner)) cache_.Erase(entry->record.problem);
+    if (!DenialOf(entry->record.winner)) continue;
+    cache_.Erase(entry->record.problem);
+    choices_denied_.fetch_add(1);
   }
   denials_seen_.store(count, std::memory_order_relaxed);
 }

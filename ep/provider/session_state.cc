@@ -84,8 +84,9 @@ int SessionState::Threads(const OrtKernelContext* context) {
   return threads_.load(std::memory_order_relaxed);
 }
 
-ChoiceState SessionState::Choices() const noexcept {
-  return {choice_changes_.load(), DenialCount(), background_.size() == 0};
+ChoiceState SessionState::Choices() {
+  if (DenialCount() != denials_seen_.load(std::memory_order_relaxed)) ForgetDenied();
+  return {choice_changes_.load(), choices_denied_.load(), background_.size() == 0};
 }
 
 void SessionState::NoteGraphs(std::string line) {

@@ -132,7 +132,7 @@ class SessionState {
   void StopBackground() noexcept;
 
   // Which kernels are chosen now, as far as a captured graph has to know.
-  ChoiceState Choices() const noexcept;
+  ChoiceState Choices();
 
   SessionStats Stats() const;
   std::vector<NodeDecision> Decisions() const;
@@ -346,6 +346,7 @@ class SessionState {
   std::unordered_map<Problem, uint64_t, ProblemHash> seen_;
   std::atomic<uint64_t> denials_seen_{0};
   std::atomic<uint64_t> choice_changes_{0};  // see Choices
+  std::atomic<uint64_t> choices_denied_{0};
 
   TuningBudget budget_;
   BackgroundTuner background_;

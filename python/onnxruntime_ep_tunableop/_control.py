@@ -37,9 +37,9 @@ def graph_view(session: ort.InferenceSession, number: int) -> dict[str, Any]:
     return dict(_ask(session, "graph", id=number))
 
 
-def release_graph(session: ort.InferenceSession, number: int) -> None:
-    """Its memory is free again; a number that has no graph is no error."""
-    _ask(session, "release_graph", id=number)
+def release_graph(session: ort.InferenceSession, number: int, for_room: bool) -> None:
+    """Its memory is free again; a number that has no graph is no error. `for_room`: others need it."""
+    _ask(session, "release_graph", id=number, for_room=for_room)
 
 
 def note_graphs(session: ort.InferenceSession, line: str) -> None:

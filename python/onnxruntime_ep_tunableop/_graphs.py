@@ -26,8 +26,8 @@ from . import _control, _core
 from ._devices import Listed
 from ._library import get_library_path
 
-#: In ONNX Runtime's words: a model, or its split over providers, that it captures no graphs of.
-REFUSAL = "cannot use the graph capture feature"
+#: ONNX Runtime's words where it makes no session for want of graphs, and the reason after it.
+_REFUSAL = "cannot use the graph capture feature as requested by the user"
 
 Array = npt.NDArray[Any]
 Key = tuple[Any, ...]
@@ -39,6 +39,11 @@ _FORGIVEN = 2
 _REMEMBERED = 64
 #: Types of elements as numpy has them; others (strings, objects) are no card's.
 _KINDS = "biuf"
+
+
+def refusal(error: Exception) -> str:
+    """Why ONNX Runtime captures no graphs of a model, or of its split over providers; "": another error."""
+    return " ".join(str(error).partition(_REFUSAL)[2].split()).removeprefix("as ")
 
 
 @dataclass(frozen=True)
@@ -241,7 +246,7 @@ class Graphs:
             buffers.bytes = buffers.own_bytes + view["bytes"]
             self._make_room(session, but=key)
         if buffers.closed:  # while it ran, which has captured it again
-            _control.release_graph(session, buffers.number)
+            _control.release_graph(session, buffers.number, for_room=False)
         return results
 
     def _refuse(self, session: ort.InferenceSession, key: Key, why: str) -> None:
@@ -279,10 +284,10 @@ class Graphs:
                 if oldest is None:
                     return
                 buffers = self._alive.pop(oldest)
-            self._close(session, buffers)
+            self._close(session, buffers, for_room=True)
 
     @staticmethod
-    def _close(session: ort.InferenceSession, buffers: Buffers) -> None:
+    def _close(session: ort.InferenceSession, buffers: Buffers, for_room: bool = False) -> None:
         """It may be running: then its run ends as it would, and the buffers live as long."""
         buffers.closed = True
-        _control.release_graph(session, buffers.number)
+        _control.release_graph(session, buffers.number, for_room)

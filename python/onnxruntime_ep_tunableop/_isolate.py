@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core, _options
+from ._arguments import model_argument
 from ._shapes import Shapes, shape_sets
 from .errors import NoDeviceError, OptionError, TunableOpError, UnsupportedRuntimeError
-from .session import _model_argument
 from .tuning import Progress, TuneProgress, TuneSummary
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def tune_isolated(
 
 
 def _model_file(model: str | bytes | os.PathLike[str] | onnx.ModelProto, folder: Path) -> str:
-    argument = _model_argument(model)
+    argument = model_argument(model)
     if not isinstance(argument, bytes):
         return str(Path(argument).absolute())
     path = folder / "model.onnx"

@@ -6,12 +6,12 @@ import atexit
 import logging
 import os
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import onnxruntime as ort
 
-from . import _control, _devices, _graphs, _options
+from . import _arguments, _control, _devices, _graphs, _options
 from ._binding import FreshBinding
 from ._devices import CPU_PROVIDER as CPU_PROVIDER
 from ._devices import Provider
@@ -31,25 +31,6 @@ NO_CPU_FALLBACK = "session.disable_cpu_ep_fallback"
 
 #: What ort.InferenceSession takes by keyword only. It ignores others, so a misspelt option would be lost.
 ORT_KEYWORDS = ("disabled_optimizers", "enable_fallback", "read_config_from_model")
-
-
-def _model_argument(
-    model: str | bytes | os.PathLike[str] | onnx.ModelProto,
-) -> str | bytes | os.PathLike[str]:
-    if isinstance(model, (str, bytes, os.PathLike)):
-        return model
-    if hasattr(model, "SerializeToString"):
-        return cast("bytes", model.SerializeToString())
-    raise TypeError(f"model: expected a path, bytes or an onnx.ModelProto, found {type(model).__name__}")
-
-
-def _with_threads(options: dict[str, str], sess_options: ort.SessionOptions) -> dict[str, str]:
-    """Adds the size of the session's own pool where the user set it; otherwise the provider finds out."""
-    threads = sess_options.intra_op_num_threads
-    own_pool = getattr(sess_options, "use_per_session_threads", True)
-    if "threads" not in options and 0 < threads <= _options.MOST_THREADS and own_pool:
-        return options | {"threads": str(threads)}
-    return options
 
 
 def session_options(
@@ -72,78 +53,23 @@ def session_options(
     texts = _options.check(options)
     register()
     result = ort.SessionOptions() if base is None else base
-    if _has_providers(result):
+    if _arguments.has_providers(result):
         raise OptionError(
             "base: these session options name providers already, and TunableOpExecutionProvider must come "
             "first; pass options without providers, and the others as providers=[...]"
         )
-    others, among_them = _split_providers(providers, None)
-    texts = _with_threads(among_them | texts, result)
-    device = _choose(texts, result)
+    others, among_them = _arguments.split_providers(providers, None)
+    texts = _arguments.with_threads(among_them | texts, result)
+    device = _arguments.choose(texts, result)
     _devices.refuse_graphs(result, others or ())
     _options.apply(result, texts)
     _devices.add(result, device, {})
     if others is None:
-        _devices.add_stock(result, _stock(device, texts, result))
+        _devices.add_stock(result, _arguments.stock(device, texts, result))
     else:
         _devices.check_company(device, others)
-        _add(result, others)
+        _arguments.add(result, others)
     return result
-
-
-def _add(options: ort.SessionOptions, others: Iterable[Provider]) -> None:
-    for entry in others:
-        if _name(entry) != CPU_PROVIDER:  # which ONNX Runtime adds itself, last
-            options.add_provider(_name(entry), {} if isinstance(entry, str) else dict(entry[1]))
-
-
-def _choose(texts: dict[str, str], options: ort.SessionOptions) -> _devices.Listed:
-    """The device for the session; `texts` go before what `options` hold."""
-    entry = _options.config_entry(options, _options.PREFIX + "device")
-    return _devices.choose(texts.get("device") or entry or "auto")
-
-
-def _stock(device: _devices.Listed, texts: dict[str, str], options: ort.SessionOptions) -> list[Provider]:
-    """The provider for the rest of the model, when the caller named none."""
-    entry = _options.config_entry(options, _options.PREFIX + "precision")
-    return _devices.beside(device, texts.get("precision") or entry or "exact")
-
-
-def _has_providers(options: ort.SessionOptions) -> bool:
-    """Whether providers were added to the options (onnxruntime < 1.25 cannot say: then False)."""
-    return bool(options.has_providers()) if hasattr(options, "has_providers") else False
-
-
-def _disabled_optimizers(
-    texts: dict[str, str], theirs: Iterable[str] | None, options: ort.SessionOptions
-) -> list[str]:
-    """The caller's lists with the fusions added that rewrite MatMul and Gemm, unless they are to be kept.
-
-    The argument replaces the entry of the session options in onnxruntime, so the entry's names go along.
-    """
-    names = list(theirs or [])
-    entry = _options.config_entry(options, _options.DISABLED_OPTIMIZERS)
-    ours = () if _options.keeps_fusions(options, texts) else _options.FUSIONS
-    for name in (*entry.split(";"), *ours):
-        if name and name not in names:
-            names.append(name)
-    return names
-
-
-def _refuse_what_would_be_ignored(
-    options: ort.SessionOptions, texts: dict[str, str], providers: bool
-) -> None:
-    """`options` with providers decide alone: the same again is no contradiction, anything else is."""
-    given = [
-        key for key, value in texts.items() if _options.config_entry(options, _options.PREFIX + key) != value
-    ]
-    if providers:
-        given.append("providers")
-    if given:
-        raise OptionError(
-            f"sess_options name providers already, so {', '.join(given)} would be ignored: "
-            "give options to session_options, or pass options without providers"
-        )
 
 
 def _warn_of_a_missing_cache(texts: dict[str, str]) -> None:
@@ -151,27 +77,6 @@ def _warn_of_a_missing_cache(texts: dict[str, str]) -> None:
     path = texts.get("cache")
     if texts.get("tuning") == "cached" and path is not None and not os.path.lexists(path):
         logger.warning("tuning='cached', and there is no file '%s': default kernels run", path)
-
-
-def _split_providers(
-    providers: Sequence[Provider] | None, provider_options: Sequence[dict[Any, Any]] | None
-) -> tuple[list[Provider] | None, dict[str, str]]:
-    """The other providers (None: the caller named none at all), and the options that stand beside ours."""
-    entries = list(providers or ())
-    if provider_options is not None:
-        if len(provider_options) != len(entries):
-            raise OptionError(
-                f"provider_options: expected one for each of the {len(entries)} providers, "
-                f"found {len(provider_options)}"
-            )
-        pairs = zip(entries, provider_options, strict=True)
-        entries = [(_name(entry), extra) for entry, extra in pairs]
-    texts: dict[str, str] = {}
-    for entry in entries:
-        if _name(entry) == EP_NAME and not isinstance(entry, str):
-            texts = _options.check(dict(entry[1])) | texts
-    others = [entry for entry in entries if _name(entry) != EP_NAME]
-    return (None if providers is None else others), texts
 
 
 class InferenceSession(ort.InferenceSession):
@@ -299,28 +204,29 @@ class InferenceSession(ort.InferenceSession):
                 )
         register()
         options = ort.SessionOptions() if sess_options is None else sess_options
-        others, among_them = _split_providers(providers, provider_options)
+        others, among_them = _arguments.split_providers(providers, provider_options)
         texts = among_them | texts
-        if _has_providers(options):
-            _refuse_what_would_be_ignored(options, texts, bool(providers))
+        if _arguments.has_providers(options):
+            _arguments.refuse_what_would_be_ignored(options, texts, bool(providers))
         # Otherwise an error of ours would silently become a session on the stock CPU provider.
         kwargs.setdefault("enable_fallback", 0)
-        kwargs["disabled_optimizers"] = _disabled_optimizers(
+        kwargs["disabled_optimizers"] = _arguments.disabled_optimizers(
             texts, kwargs.get("disabled_optimizers"), options
         )
         if not _options.config_entry(options, _options.RECORD_ASSIGNMENT):
             options.add_session_config_entry(_options.RECORD_ASSIGNMENT, "1")
         self._graphs: _graphs.Graphs | None = None
-        wants_graphs = (texts.get(GRAPHS) or _options.config_entry(options, _options.PREFIX + GRAPHS)) == "1"
+        entry = _options.config_entry(options, _options.PREFIX + GRAPHS)
+        wants_graphs = (texts.get(GRAPHS) or entry) == "1"
         why_none = ""
         try:
             try:
                 self._create(model, options, others, texts, kwargs)
             except Exception as error:
-                if not wants_graphs or _graphs.REFUSAL not in str(error):
+                why_none = _graphs.refusal(error) if wants_graphs else ""
+                if not why_none:
                     raise
-                why_none = str(error).partition(_graphs.REFUSAL)[2].partition(" as ")[2].strip(" .")
-                if _options.config_entry(options, _options.PREFIX + GRAPHS) or _has_providers(options):
+                if entry == "1" or _arguments.has_providers(options):  # which decide alone
                     options.add_session_config_entry(_options.PREFIX + GRAPHS, "0")
                 self._create(model, options, others, texts | {GRAPHS: "0"}, kwargs)
         except Exception as error:
@@ -344,17 +250,17 @@ class InferenceSession(ort.InferenceSession):
         texts: dict[str, str],
         kwargs: dict[str, Any],
     ) -> None:
-        argument = _model_argument(model)
-        if _has_providers(options):
+        argument = _arguments.model_argument(model)
+        if _arguments.has_providers(options):
             # The options carry providers, ours among them (see session_options): they decide.
             _devices.refuse_graphs(options, ())
             super().__init__(argument, options, **kwargs)
             return
-        texts = _with_threads(texts, options)
-        device = _choose(texts, options)
+        texts = _arguments.with_threads(texts, options)
+        device = _arguments.choose(texts, options)
         added: list[Provider] = []
         if others is None:
-            added = _stock(device, texts, options) if ort_version() >= BY_NAME_ORT else []
+            added = _arguments.stock(device, texts, options) if ort_version() >= BY_NAME_ORT else []
             # ONNX Runtime adds the CPU itself, and refuses to be told to when falling back to it is off.
             alone = _options.config_entry(options, NO_CPU_FALLBACK) == "1"
             others = added if alone else [*added, CPU_PROVIDER]
@@ -373,7 +279,7 @@ class InferenceSession(ort.InferenceSession):
             if added:
                 _devices.add_stock(options, added)
             else:
-                _add(options, others)
+                _arguments.add(options, others)
             super().__init__(argument, options, **kwargs)
         _devices.check_stock(device, added, self.get_providers())
 
@@ -393,7 +299,7 @@ class InferenceSession(ort.InferenceSession):
                 }
             )
             rest = f" (not on {EP_NAME}: {', '.join(others)})" if others else ""
-            _control.note_graphs(self, f"there are no graphs: onnxruntime says that {why_none}{rest}")
+            _control.note_graphs(self, f"there are no graphs: {why_none}{rest}")
 
     def run(
         self,

@@ -1,4 +1,4 @@
-"""Models for tests of captured graphs, and runs with numbers that the caller gives. For the process of a test."""
+"""Models for tests of captured graphs, and runs with numbers of the caller's: in the process of a test."""
 
 from __future__ import annotations
 

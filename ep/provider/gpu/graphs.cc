@@ -1,6 +1,7 @@
 #include "provider/gpu/graphs.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <utility>
@@ -24,7 +25,7 @@ thread_local GraphRun* current_run = nullptr;
 
 // The run that this thread is in, or the last one it was in.
 struct ThreadRun {
-  const Graphs* of = nullptr;
+  uint64_t of = 0;  // Graphs::name_
   int id = 0;
   GraphRun run;
   ChoiceState choices;
@@ -35,6 +36,8 @@ struct ThreadRun {
   bool asked = true;    // ONNX Runtime has asked since
 };
 thread_local ThreadRun thread_run;
+
+std::atomic<uint64_t> last_name{0};
 
 constexpr const char* kNotWhole =
     "not all kernels were called on the thread of the run (execution_mode=ORT_PARALLEL?)";
@@ -54,7 +57,8 @@ void SetCurrentGraphRun(GraphRun* run) noexcept { current_run = run; }
 
 Graphs::Graphs(Limits limits, std::shared_ptr<StreamQueues> streams,
                std::shared_ptr<MemoryPool> memory, std::shared_ptr<MemoryPool> host_memory)
-    : limits_(limits),
+    : name_(++last_name),
+      limits_(limits),
       streams_(std::move(streams)),
       memory_(std::move(memory)),
       host_memory_(std::move(host_memory)),
@@ -134,7 +138,7 @@ Status Graphs::MakeQueue() {
 Status Graphs::Start(int id, const ChoiceState& choices) {
   ThreadRun& mine = thread_run;
   mine = ThreadRun();
-  mine.of = this;
+  mine.of = name_;
   mine.id = id;
   mine.choices = choices;
   mine.again = false;
@@ -239,7 +243,7 @@ void Graphs::Fail(Slot& slot, std::string why) {
 bool Graphs::WantsGraph() const noexcept {
   if (!enabled()) return false;
   // Before any run of this session on this thread, it is asked whether there are graphs at all.
-  return thread_run.of != this || thread_run.again;
+  return thread_run.of != name_ || thread_run.again;
 }
 
 Graphs::Slot* Graphs::Captured(int id) noexcept {
@@ -255,7 +259,7 @@ bool Graphs::IsOld(const Slot& slot, const ChoiceState& choices) noexcept {
 bool Graphs::IsCaptured(int id, const ChoiceState& choices) noexcept {
   if (!enabled() || id < 1) return false;
   ThreadRun& mine = thread_run;
-  const bool after_run = mine.of == this && mine.id == id && !std::exchange(mine.asked, true);
+  const bool after_run = mine.of == name_ && mine.id == id && !std::exchange(mine.asked, true);
   if (after_run && mine.undone) return false;
   const std::lock_guard lock(turn_);
   Slot* slot = Captured(id);
@@ -335,10 +339,11 @@ Graphs::View Graphs::Look(int id) const {
   return {static_cast<bool>(slot.graph), BytesOf(slot), slot.refused};
 }
 
-void Graphs::Release(int id) noexcept {
+void Graphs::Release(int id, bool for_room) noexcept {
   const std::lock_guard lock(turn_);
   const auto found = slots_.find(id);
   if (found == slots_.end()) return;
+  if (for_room && found->second.graph) ++stats_.evicted;
   Drop(found->second);
   slots_.erase(found);
 }

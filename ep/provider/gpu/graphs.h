@@ -79,8 +79,8 @@ class Graphs {
   };
   Status Replay(int id, const ChoiceState& choices, std::span<const Transfer> in,
                 std::span<const Transfer> out);
-  // Without one: nothing to do.
-  void Release(int id) noexcept;
+  // Without one: nothing to do. `for_room`: others need it.
+  void Release(int id, bool for_room) noexcept;
 
   struct View {
     bool captured = false;
@@ -123,6 +123,7 @@ class Graphs {
   void Fail(Slot& slot, std::string why);
   bool dead() const noexcept;
 
+  const uint64_t name_;  // of no other object of this process, not even a later one
   const Limits limits_;
   const std::shared_ptr<StreamQueues> streams_;
   const std::shared_ptr<MemoryPool> memory_;

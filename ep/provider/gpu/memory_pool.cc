@@ -101,13 +101,17 @@ void* MemoryPool::Serve(Block& block, size_t asked) noexcept {
 
 void* MemoryPool::Allocate(size_t bytes, NativeStream stream) noexcept {
   if (bytes == 0 || bytes > size_t{1} << (kLargestLog2 - 1)) return nullptr;
+  const GraphRun* run = CurrentGraphRun(streams_.get());
+  const uint32_t graph = run != nullptr ? run->memory : 0;
+  // What is recorded on a run's stream is done on our own, and what is done there is waited for.
+  if (run != nullptr && run->queue != nullptr && stream == run->queue->stream()) {
+    stream = streams_->own();
+  }
   if (stream != streams_->own()) streams_->SawForeign();
   // The handle of what is no stream of the card's: ONNX Runtime up to 1.28 asks for the memory of a
   // whole run that way. Which streams will use it is not known.
   if (stream == nullptr) stream = streams_->own();
   const size_t rounded = RoundUp(bytes);
-  const GraphRun* run = CurrentGraphRun(streams_.get());
-  const uint32_t graph = run != nullptr ? run->memory : 0;
   try {
     Block* block = nullptr;
     {
