@@ -78,7 +78,8 @@ def beside(length: int, body: onnx.ModelProto | None = None, **options: Any) -> 
     (device,) = (device for device in ort.get_ep_devices() if device.ep_name == OTHER)
     settings = ort.SessionOptions()
     ours = ep_devices()[0]
-    texts = {key: str(text) for key, text in ({"tuning": "off"} | options).items()}
+    defaults = {"tuning": "off", "claim": "gemm"}  # what is between the products is the other's
+    texts = {key: str(text) for key, text in (defaults | options).items()}
     settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     settings.add_provider_for_devices([ours], texts)
     settings.add_provider_for_devices([device], {})
