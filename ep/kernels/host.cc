@@ -32,10 +32,10 @@ size_t HostKernelArgsBytes(std::string_view family, std::string_view t0, std::st
   return found != nullptr ? found->args_bytes : 0;
 }
 
-void RunHostKernel(HostKernel kernel, const void* args, HostGrid grid) {
+void RunHostKernel(HostKernel kernel, const void* args, HostGrid grid, uint32_t threads) {
   for (uint32_t z = 0; z < grid.z; ++z) {
     for (uint32_t y = 0; y < grid.y; ++y) {
-      for (uint32_t x = 0; x < grid.x; ++x) kernel(args, grid, {x, y, z});
+      for (uint32_t x = 0; x < grid.x; ++x) RunHostBlock(kernel, args, grid, {x, y, z}, threads);
     }
   }
 }

@@ -1,5 +1,5 @@
-// The kernels of this room as functions of the host, one thread a block: for tests and for the
-// simulated vendors' libraries. Never in the wheel. Thread-safe.
+// The kernels of this room as functions of the host, one thread a block if not asked for more: for
+// tests and for the simulated vendors' libraries. Never in the wheel. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,12 @@ HostKernel FindHostKernel(std::string_view family, std::string_view t0, std::str
 size_t HostKernelArgsBytes(std::string_view family, std::string_view t0, std::string_view t1,
                            std::string_view entry);
 
+// One block of several threads, which run in turn (host_threads.h).
+void RunHostBlock(HostKernel kernel, const void* args, HostGrid grid, HostBlock index,
+                  uint32_t threads);
+
 // All blocks of a grid, one after another.
-void RunHostKernel(HostKernel kernel, const void* args, HostGrid grid);
+void RunHostKernel(HostKernel kernel, const void* args, HostGrid grid, uint32_t threads = 1);
 
 struct HostKernelName {
   std::string_view family;

@@ -4,12 +4,16 @@
 #include <cstddef>
 
 #include "kernels/host.h"
+#include "kernels/host_threads.h"
 
 namespace tunableop::device {
 
 struct HostPosition {
   HostGrid grid;
   HostBlock block;
+  uint32_t thread = 0;
+  uint32_t threads = 1;
+  HostThreads* others = nullptr;  // of the same block; null: there are none
 };
 inline thread_local HostPosition host_position;
 
@@ -34,7 +38,8 @@ struct HostEntry {
 
 template <class Args, void (*kKernel)(const Args&)>
 void CallOnHost(const void* args, HostGrid grid, HostBlock index) {
-  host_position = {grid, index};
+  host_position.grid = grid;
+  host_position.block = index;
   kKernel(*static_cast<const Args*>(args));
 }
 

@@ -6,7 +6,7 @@
 //
 // A family is compiled for up to two element types, TUNABLEOP_T0 and TUNABLEOP_T1, and has no
 // #pragma once: the host includes it for every pair. Its kernels are right for any grid and any
-// block of at most 512 threads; on the host a block is one thread.
+// block of at most 512 threads.
 #pragma once
 
 #include "kernels/args_common.h"
@@ -97,15 +97,17 @@ using w8 = unsigned long long;
 // --- Where a thread is ---------------------------------------------------------------------------
 
 #ifdef TUNABLEOP_ON_HOST
-TUNABLEOP_DEVICE UInt32 ThreadInBlock() { return 0; }
-TUNABLEOP_DEVICE UInt32 ThreadsOfBlock() { return 1; }
+TUNABLEOP_DEVICE UInt32 ThreadInBlock() { return host_position.thread; }
+TUNABLEOP_DEVICE UInt32 ThreadsOfBlock() { return host_position.threads; }
 TUNABLEOP_DEVICE UInt32 BlockX() { return host_position.block.x; }
 TUNABLEOP_DEVICE UInt32 BlockY() { return host_position.block.y; }
 TUNABLEOP_DEVICE UInt32 BlockZ() { return host_position.block.z; }
 TUNABLEOP_DEVICE UInt32 BlocksX() { return host_position.grid.x; }
 TUNABLEOP_DEVICE UInt32 BlocksY() { return host_position.grid.y; }
 TUNABLEOP_DEVICE UInt32 BlocksZ() { return host_position.grid.z; }
-TUNABLEOP_DEVICE void SyncBlock() {}
+TUNABLEOP_DEVICE void SyncBlock() {
+  if (host_position.others != nullptr) host_position.others->Sync();
+}
 #else
 TUNABLEOP_DEVICE UInt32 ThreadInBlock() { return threadIdx.x; }
 TUNABLEOP_DEVICE UInt32 ThreadsOfBlock() { return blockDim.x; }
@@ -134,6 +136,9 @@ TUNABLEOP_DEVICE M ShuffleXor(M value, [[maybe_unused]] UInt32 offset,
 #elif defined(TUNABLEOP_ON_HIP)
   return __shfl_xor(value, static_cast<int>(offset));
 #else
+  if (host_position.others != nullptr) {
+    host_position.others->Exchange(&value, sizeof(value), offset, lanes);
+  }
   return value;
 #endif
 }

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.built import FOLDER
 
-__all__ = ["BLOCKS", "DTYPES", "FLOATS", "INTEGERS", "bits", "check", "kernels", "numbers", "storage"]
+__all__ = ["DTYPES", "FLOATS", "INTEGERS", "bits", "check", "kernels", "numbers", "storage"]
 
 sys.path.insert(0, str(FOLDER))
 try:
@@ -22,8 +22,6 @@ except ImportError as error:
 
 FLOATS = ["f32", "f16", "bf16", "f64"]
 INTEGERS = ["i32", "i64", "u8"]
-#: Blocks of one thread in the grid; more of them than there are elements in some tests.
-BLOCKS = [1, 3, 1000]
 
 DTYPES = {
     "f32": np.float32,

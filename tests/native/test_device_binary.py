@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from device_helpers import BLOCKS, FLOATS, INTEGERS, bits, check, kernels, numbers, storage
+from device_helpers import FLOATS, INTEGERS, bits, check, kernels, numbers, storage
 
 SHAPES = [
     ((5,), (5,)),
@@ -55,7 +55,6 @@ def run(entry: str, t0: str, t1: str, a: np.ndarray, b: np.ndarray, blocks: int)
     return out
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("entry", ARITHMETIC)
 @pytest.mark.parametrize("kind", FLOATS)
 def test_arithmetic(kind: str, entry: str, blocks: int) -> None:
@@ -76,7 +75,6 @@ def numbers_like(array: np.ndarray, kind: str) -> np.ndarray:
     return bits(storage(array, kind), kind)
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("entry", [*ARITHMETIC, "binary_mod"])
 @pytest.mark.parametrize("kind", INTEGERS)
 def test_integers(kind: str, entry: str, blocks: int) -> None:
@@ -100,7 +98,6 @@ def test_no_integer_operation_faults(kind: str) -> None:
             run(entry, kind, kind, smallest, np.array([by]) % 256 if kind == "u8" else np.array([by]), 1)
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("entry", COMPARISONS)
 @pytest.mark.parametrize("kind", [*FLOATS, *INTEGERS])
 def test_comparisons(kind: str, entry: str, blocks: int) -> None:
@@ -111,7 +108,6 @@ def test_comparisons(kind: str, entry: str, blocks: int) -> None:
         assert np.array_equal(run(entry, kind, "b", a, b, blocks), COMPARISONS[entry](a, b))
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("entry", [*LOGIC, "binary_equal"])
 def test_logic(entry: str, blocks: int) -> None:
     for shapes in SHAPES:

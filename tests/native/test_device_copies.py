@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from device_helpers import BLOCKS, kernels, numbers
+from device_helpers import kernels, numbers
 
 WIDTHS = ["w1", "w2", "w4", "w8"]
 
@@ -20,7 +20,6 @@ CONCATS = [
 ]
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_concat_and_split(width: str, blocks: int) -> None:
     for axis, shapes in CONCATS:
@@ -53,7 +52,6 @@ SLICES = [
 ]
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_slices(width: str, blocks: int) -> None:
     for shape, parts in SLICES:
@@ -79,7 +77,6 @@ EXPANDS: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_expand(width: str, blocks: int) -> None:
     for shape, to in EXPANDS:
@@ -90,7 +87,6 @@ def test_expand(width: str, blocks: int) -> None:
         assert np.array_equal(out, expected)
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_tile(width: str, blocks: int) -> None:
     cases = [((4,), (3,)), ((2, 16), (2, 3)), ((2, 3), (1, 1)), ((2, 1, 5), (3, 4, 2)), ((3, 4), (0, 2))]
@@ -105,7 +101,6 @@ def test_tile(width: str, blocks: int) -> None:
 PADS = [((5,), [(2, 3)]), ((4, 7), [(0, 2), (3, 1)]), ((2, 3, 4), [(1, 1), (2, 0), (0, 3)])]
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_pad(width: str, mode: str, blocks: int) -> None:
@@ -132,7 +127,6 @@ def test_negative_pads_leave_out() -> None:
 TRANSPOSES = [(3, 5), (70, 33), (2, 3, 4), (2, 65, 3, 16), (1, 4, 1, 8), (2, 1, 3, 1, 2)]
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_transpose(width: str, blocks: int) -> None:
     for shape in TRANSPOSES:

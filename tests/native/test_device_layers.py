@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_helpers import BLOCKS, FLOATS, check, kernels, numbers, storage
+from device_helpers import FLOATS, check, kernels, numbers, storage
 
 TOLERANCES = {"f32": 4e-6, "f16": 2e-3, "bf16": 1.6e-2, "f64": 1e-12}
 
@@ -24,7 +24,6 @@ ACTIVATIONS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("entry", ACTIVATIONS)
 @pytest.mark.parametrize("kind", FLOATS)
 def test_bias_activation_gate(kind: str, entry: str, blocks: int) -> None:
@@ -74,7 +73,6 @@ def rotated(x: np.ndarray, cosines: np.ndarray, sines: np.ndarray, interleaved: 
     return np.concatenate([pairs if interleaved else np.concatenate([left, right], -1), rest], -1)
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize("kind", FLOATS)
 def test_rotary(kind: str, interleaved: bool, blocks: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_helpers import BLOCKS, DTYPES, FLOATS, check, kernels, numbers, storage
+from device_helpers import DTYPES, FLOATS, check, kernels, numbers, storage
 
 WIDTHS = ["w1", "w2", "w4", "w8"]
 INDICES = ["i32", "i64"]
@@ -31,7 +31,6 @@ GATHERS = [
 ]
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("kind", INDICES)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_gather(width: str, kind: str, blocks: int) -> None:
@@ -47,7 +46,6 @@ def test_gather(width: str, kind: str, blocks: int) -> None:
 ELEMENTS = [((4, 6), 1, (4, 3)), ((4, 6), 0, (5, 6)), ((2, 3, 4), 1, (2, 7, 2)), ((5,), 0, (9,))]
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("kind", INDICES)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_gather_elements(width: str, kind: str, blocks: int) -> None:
@@ -75,7 +73,6 @@ ND = [
 ]
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("kind", INDICES)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_gather_nd(width: str, kind: str, blocks: int) -> None:
@@ -133,7 +130,6 @@ def cases(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [axes for n in range(len(shape) + 1) for axes in itertools.combinations(range(len(shape)), n)]
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("entry", REDUCTIONS)
 @pytest.mark.parametrize("kind", NUMBERS)
 def test_reductions(kind: str, entry: str, blocks: int) -> None:
@@ -178,7 +174,6 @@ def test_reductions_over_nothing() -> None:
         assert list(out) == [expected] * 2
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("kind", NUMBERS)
 def test_running_sums(kind: str, blocks: int) -> None:
     for shape, axis in (((7,), 0), ((3, 5), 0), ((3, 5), 1), ((2, 3, 4), 1), ((2, 0), 1)):
@@ -194,7 +189,6 @@ def test_running_sums(kind: str, blocks: int) -> None:
             check(out, expected, kind, {"f32": 1e-5, "f16": 4e-3, "bf16": 3e-2, "f64": 1e-12}.get(kind, 0.0))
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("kind", NUMBERS)
 def test_places_of_extremes(kind: str, blocks: int) -> None:
     for shape, axis in (((7,), 0), ((3, 5), 0), ((3, 50), 1), ((2, 3, 4), 1)):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_helpers import BLOCKS, FLOATS, bits, check, kernels, numbers, storage
+from device_helpers import FLOATS, bits, check, kernels, numbers, storage
 
 #: The last ones do not fit into a thread's registers, or into packs.
 COLUMNS = [1, 8, 16, 31, 32, 48, 257, 512]
@@ -20,7 +20,6 @@ def normalised(z: np.ndarray, epsilon: float, mean: bool) -> tuple[np.ndarray, .
     return (z - middle) * inverse, middle[..., 0], inverse[..., 0]
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("entry", ["layer_norm", "rms_norm"])
 @pytest.mark.parametrize("kind", FLOATS)
 def test_norms(kind: str, entry: str, blocks: int) -> None:
@@ -49,7 +48,6 @@ def test_norms(kind: str, entry: str, blocks: int) -> None:
 SKIPS = [((2, 3), (2, 3)), ((4, 3), (1, 3)), ((4, 3), (3,)), ((1, 3), (4, 1)), ((3,), (2, 3)), ((), ())]
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("entry", ["layer_norm", "rms_norm"])
 @pytest.mark.parametrize("kind", FLOATS)
 def test_norms_of_sums(kind: str, entry: str, blocks: int) -> None:
@@ -96,7 +94,6 @@ def softmax(z: np.ndarray, axis: int = -1, log: bool = False) -> np.ndarray:
         return shifted - np.log(total) if log else np.exp(shifted) / total
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("kind", FLOATS)
 def test_softmax(kind: str, log: bool, blocks: int) -> None:
@@ -142,7 +139,6 @@ MASKS: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("flags", [False, True])
 @pytest.mark.parametrize("kind", FLOATS)
 def test_masked(kind: str, flags: bool, blocks: int) -> None:
@@ -161,7 +157,6 @@ def test_masked(kind: str, flags: bool, blocks: int) -> None:
         check(out, softmax(x * 0.125 + added), kind, TOLERANCES[kind])
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("kind", FLOATS)
 def test_causal(kind: str, blocks: int) -> None:
     for queries, columns, past in ((5, 5, 0), (3, 16, 13), (40, 40, 0), (1, 9, 8), (4, 8, 0)):
@@ -183,7 +178,6 @@ def test_softmax_at_addresses_that_allow_no_packs(kind: str) -> None:
         check(out, expected, kind, TOLERANCES[kind])
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("kind", FLOATS)
 def test_softmax_over_a_dimension_inside(kind: str, log: bool, blocks: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_helpers import BLOCKS, DTYPES, FLOATS, INTEGERS, bits, check, kernels, numbers, storage
+from device_helpers import DTYPES, FLOATS, INTEGERS, bits, check, kernels, numbers, storage
 
 SIZES = [0, 1, 7, 64, 203]
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 0.5, 1.5, 2.5, -0.5, -3.0, 100.0, -100.0])
@@ -62,7 +62,6 @@ def run(entry: str, t0: str, t1: str, x: np.ndarray, blocks: int, **parameters: 
     return out
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("entry", FUNCTIONS)
 @pytest.mark.parametrize("kind", FLOATS)
 def test_functions(kind: str, entry: str, blocks: int) -> None:
@@ -104,7 +103,6 @@ def test_questions(kind: str) -> None:
         assert np.array_equal(out, expected)
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("kind", INTEGERS)
 def test_integers(kind: str, blocks: int) -> None:
     for size in SIZES:
@@ -116,7 +114,6 @@ def test_integers(kind: str, blocks: int) -> None:
         assert np.array_equal(run("unary_clip", kind, kind, x, blocks, low=3, high=50), np.clip(x, 3, 50))
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 def test_not(blocks: int) -> None:
     for size in SIZES:
         x = numbers((size,), "b", size)
@@ -141,7 +138,6 @@ def test_there_is_a_cast_between_any_two_types() -> None:
     assert len(CASTS) == 8 * 7
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("pair", CASTS, ids=lambda names: f"{names[1]}-{names[2]}")
 def test_casts(pair: list[str], blocks: int) -> None:
     _, t0, t1, _ = pair
@@ -200,7 +196,6 @@ WHERE_SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("blocks", BLOCKS)
 @pytest.mark.parametrize("kind", ["w1", "w2", "w4", "w8"])
 def test_where(kind: str, blocks: int) -> None:
     for shapes in WHERE_SHAPES:

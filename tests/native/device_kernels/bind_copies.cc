@@ -26,7 +26,8 @@ std::string Transpose(const std::string& t0, const py::array& x, const Numbers& 
   if (!launch) return "";
   const char* const entry = launch->tiled ? "copy_tiled" : "copy";
   RunHostKernel(KernelOf("copy", t0, t0, entry), launch->args(),
-                {blocks != 0 ? blocks : launch->grid.x, launch->grid.y, launch->grid.z});
+                {blocks != 0 ? blocks : launch->grid.x, launch->grid.y, launch->grid.z},
+                ThreadsOfBlocks());
   return entry;
 }
 

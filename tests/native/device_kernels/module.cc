@@ -22,6 +22,11 @@ HostKernel KernelOf(const std::string& family, const std::string& t0, const std:
   return kernel;
 }
 
+uint32_t& ThreadsOfBlocks() {
+  static uint32_t threads = 1;
+  return threads;
+}
+
 DimsView DimsOf(const py::array& array) {
   static_assert(sizeof(py::ssize_t) == sizeof(int64_t));
   return {reinterpret_cast<const int64_t*>(array.shape()), static_cast<size_t>(array.ndim())};
@@ -41,6 +46,7 @@ PYBIND11_MODULE(tunableop_device_kernels, module) {
     return names;
   });
   module.def("source", [](const std::string& family) { return std::string(KernelSource(family)); });
+  module.def("set_threads", [](uint32_t threads) { ThreadsOfBlocks() = threads; });
   BindCopies(module);
   BindElements(module);
   BindLayers(module);

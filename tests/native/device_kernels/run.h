@@ -17,14 +17,18 @@ HostKernel KernelOf(const std::string& family, const std::string& t0, const std:
 
 DimsView DimsOf(const pybind11::array& array);
 
-// The kernel's whole grid, of blocks of one thread, with `blocks` in its first dimension (0: as it
-// is). False where there are no arguments: the provider would not take these shapes.
+// The threads of each block in what follows: 1 at first.
+uint32_t& ThreadsOfBlocks();
+
+// The kernel's whole grid, with `blocks` in its first dimension (0: as it is). False where there
+// are no arguments: the provider would not take these shapes.
 template <class Args>
 bool RunPrepared(HostKernel kernel, const std::optional<Prepared<Args>>& prepared,
                  uint32_t blocks) {
   if (!prepared) return false;
   const Grid& grid = prepared->grid;
-  RunHostKernel(kernel, &prepared->args, {blocks != 0 ? blocks : grid.x, grid.y, grid.z});
+  RunHostKernel(kernel, &prepared->args, {blocks != 0 ? blocks : grid.x, grid.y, grid.z},
+                ThreadsOfBlocks());
   return true;
 }
 
