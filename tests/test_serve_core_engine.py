@@ -291,6 +291,23 @@ def test_a_model_that_cannot_be_loaded_at_the_start(tmp_path: Path) -> None:
     run_async(main())
 
 
+def test_settings_of_tritons_are_not_passed_over_in_silence(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = repository(tmp_path / "models", "a", {1: 1.0})
+    repository(folder, "b", {1: 2.0}, {"max_batch": 8})
+    for name in ("a", "b"):
+        (folder / name / "config.pbtxt").write_text("max_batch_size: 8")
+
+    async def main() -> None:
+        async with serving(ServerSettings(repository=folder, state=tmp_path / "state")) as engine:
+            assert engine.ready()
+
+    run_async(main())
+    said = [record.getMessage() for record in caplog.records if "config.pbtxt" in record.getMessage()]
+    assert said == ["model 'a': config.pbtxt is Triton's and not read: what it says belongs into config.json"]
+
+
 def test_only_the_models_to_load_are_loaded(tmp_path: Path) -> None:
     async def main() -> None:
         folder = repository(tmp_path / "models", "a", {1: 1.0})

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from onnxruntime_ep_tunableop.serve.counters import Histogram
-from onnxruntime_ep_tunableop.serve.repository import Repository
+from onnxruntime_ep_tunableop.serve.repository import Repository, triton_config
 from onnxruntime_ep_tunableop.serve.settings import (
     ModelSettings,
     ServerSettings,
@@ -96,6 +99,7 @@ def test_a_folder_of_models(tmp_path: Path) -> None:
         "empty/1/readme",
         ".hidden/1/model.onnx",
         "two words/1/model.onnx",
+        "lost+found/readme",
         "file.onnx",
     )
     assert scan(tmp_path) == {
@@ -139,6 +143,7 @@ def test_a_folder_without_versions_holds_the_model_itself(
         ("[1]", [], "expected an object, found [1]"),
         ("{", [], "is not JSON"),
         ("\x80", [], "is not JSON"),
+        ('{"options": {"tunning": "off"}}', [], "there is no option 'tunning'; the options are: tuning, "),
     ],
 )
 def test_what_config_json_says(tmp_path: Path, config: str, versions: list[str], reason: str) -> None:
@@ -161,6 +166,47 @@ def test_config_json_goes_before_the_defaults(tmp_path: Path) -> None:
         if entry.settings
     }
     assert batches == {"a": (3, 2), "b": (5, 2)}
+
+
+def test_options_of_config_json_stand_beside_those_of_the_defaults(tmp_path: Path) -> None:
+    touch(tmp_path, "a/1/model.onnx")
+    (tmp_path / "a" / "config.json").write_text(json.dumps({"options": {"buckets": "pow2", "tuning": "off"}}))
+    defaults = {"options": {"max_tuning_bytes": 1 << 20, "tuning": "online"}}
+    told = ServerSettings(repository=tmp_path, state=tmp_path, defaults=defaults)
+    settings = Repository(told).scan()["a"].settings
+    assert settings is not None
+    assert settings.options == {"max_tuning_bytes": 1 << 20, "buckets": "pow2", "tuning": "off"}
+
+
+def test_a_folder_that_cannot_be_read_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    touch(tmp_path, "a/1/model.onnx", "b/1/model.onnx")
+    there = Path.iterdir
+
+    def iterdir(path: Path) -> Iterator[Path]:
+        # Root, as whom tests may run, may read everything.
+        if path.name == "a":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return there(path)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    assert scan(tmp_path) == {
+        "a": ([], f"'{tmp_path}/a' cannot be read: Permission denied"),
+        "b": (["1"], ""),
+    }
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (["config.pbtxt"], True),
+        (["config.pbtxt", "config.json"], False),
+        (["config.json"], False),
+        ([], False),
+    ],
+)
+def test_settings_that_only_triton_would_read(tmp_path: Path, files: list[str], expected: bool) -> None:
+    assert triton_config(touch(tmp_path, *files)) == expected
+    assert not triton_config(tmp_path / ("a" * 400))
 
 
 def test_models_named_one_by_one(tmp_path: Path) -> None:

@@ -37,7 +37,8 @@ print(libc.mallinfo2().hblks - before)
 
 
 @pytest.mark.parametrize(
-    ("call", "variables", "blocks"), [(True, {}, "1"), (False, {}, "0"), (True, {"MALLOC_ARENA_MAX": "4"}, "0")]
+    ("call", "variables", "blocks"),
+    [(True, {}, "1"), (False, {}, "0"), (True, {"MALLOC_ARENA_MAX": "4"}, "0")],
 )
 def test_large_blocks_have_memory_of_their_own(call: bool, variables: dict[str, str], blocks: str) -> None:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}

@@ -138,6 +138,12 @@ def test_models_come_and_go(client: Any, server: Server) -> None:
         client.load_model("echo", config="{}")
 
 
+def test_a_body_as_curl_sends_it(server: Server) -> None:
+    """`curl --data` calls everything a form, and Triton takes it."""
+    kind = {"content_type": "application/x-www-form-urlencoded"}
+    assert ask(server, "POST", "/v2/models/echo/infer", document(), **kind)[0] == 200
+
+
 def test_tuning_results(server: Server) -> None:
     assert ask(server, "GET", "/v2/models/echo/tuning")[1]["counters"] == {"hits": 3}
 

@@ -131,6 +131,16 @@ def test_a_key_that_is_of_another_certificate(tmp_path: Path, model: Path) -> No
     assert "mismatch" in said.lower()
 
 
+def test_files_that_are_no_certificates(tmp_path: Path, model: Path) -> None:
+    certificate, key = Authority(tmp_path, "right").make("one")
+    (tmp_path / "notes").write_text("nothing of the kind")
+    for arguments in (
+        ("--tls-certificate", tmp_path / "notes", "--tls-key", key),
+        ("--tls-certificate", certificate, "--tls-key", key, "--tls-client-ca", tmp_path / "notes"),
+    ):
+        assert f"in PEM, found '{tmp_path / 'notes'}'" in usage(f"a={model}", *arguments)
+
+
 @pytest.mark.parametrize(
     ("content", "says"), [("", "expected a token"), ("a b", "without spaces"), (None, "--token")]
 )

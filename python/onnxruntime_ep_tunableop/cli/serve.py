@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from . import serve_ray
+from . import serve_ray, serve_values
 from .command import Command, UsageError
 
 if TYPE_CHECKING:  # they need the extra
@@ -51,7 +51,7 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
         group.add_argument(
             f"--{name}-port",
             metavar="PORT",
-            type=_port,
+            type=serve_values.port,
             default=port,
             help=f"0: a free one; off: none (default: {port})",
         )
@@ -78,42 +78,50 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
 def _add_limits(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("limits")
     group.add_argument(
-        "--max-body-mib", metavar="MIB", type=_positive, default=64.0, help="of a request (default: 64)"
+        "--max-body-mib",
+        metavar="MIB",
+        type=serve_values.positive,
+        default=64.0,
+        help="of a request (default: 64)",
     )
     group.add_argument(
         "--max-requests",
         metavar="N",
-        type=_count,
+        type=serve_values.count,
         default=1024,
         help="at a time, those whose body still comes among them (default: 1024)",
     )
     group.add_argument(
-        "--body-seconds", metavar="S", type=_positive, default=60.0, help="for a body to arrive (default: 60)"
+        "--body-seconds",
+        metavar="S",
+        type=serve_values.positive,
+        default=60.0,
+        help="for a body to arrive (default: 60)",
     )
     group.add_argument(
         "--answer-seconds",
         metavar="S",
-        type=_positive,
+        type=serve_values.positive,
         default=120.0,
         help="for a client to take the next part of its answer (default: 120)",
     )
     group.add_argument(
         "--idle-seconds",
         metavar="S",
-        type=_positive,
+        type=serve_values.positive,
         default=300.0,
         help="for the next request on a connection (default: 300)",
     )
     group.add_argument(
         "--max-connections",
         metavar="N",
-        type=_count,
+        type=serve_values.count,
         help="of REST, and of gRPC (default: what the limit of open files allows)",
     )
     group.add_argument(
         "--grace-seconds",
         metavar="S",
-        type=_positive,
+        type=serve_values.positive,
         default=30.0,
         help="after TERM, for what was accepted (default: 30)",
     )
@@ -134,7 +142,10 @@ def _add_engine(parser: argparse.ArgumentParser) -> None:
         help="of a run; 0: as many as there are cores, or a container may use (default: 0)",
     )
     group.add_argument(
-        "--versions", metavar="WHICH", type=_versions, help="latest, all, or 1,3 (default: latest)"
+        "--versions",
+        metavar="WHICH",
+        type=serve_values.versions,
+        help="latest, all, or 1,3 (default: latest)",
     )
     group.add_argument(
         "--option",
@@ -143,7 +154,12 @@ def _add_engine(parser: argparse.ArgumentParser) -> None:
         help="an option of sessions (tuning=online ...); may be given again (default: tuning=background)",
     )
     group.add_argument("--stock", action="store_true", help="without this package's provider, to compare")
-    group.add_argument("--state", metavar="FOLDER", type=Path, help="where tuning results are kept")
+    group.add_argument(
+        "--state",
+        metavar="FOLDER",
+        type=Path,
+        help="where tuning results are kept (default: tunableop/serve in $XDG_STATE_HOME or ~/.local/state)",
+    )
     group.add_argument(
         "--save-every",
         metavar="S",
@@ -160,39 +176,6 @@ def _add_engine(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--warm-from", choices=("cache",), help="before a model is ready, measure what its cache has seen"
     )
-
-
-def _port(text: str) -> int | None:
-    if text == "off":
-        return None
-    if not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, or off, found '{text}'")
-    return int(text)
-
-
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, found '{text}'")
-    return value
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1 up, found '{text}'")
-    return int(text)
-
-
-def _versions(text: str) -> str | list[int]:
-    if text in ("latest", "all"):
-        return text
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected latest, all, or numbers, found '{text}'") from None
 
 
 def _need_extra() -> None:
@@ -258,7 +241,7 @@ def _token(path: Path | None) -> str | None:
 
 
 def _server_settings(given: argparse.Namespace) -> ServerSettings:
-    from ..serve.settings import ServerSettings, SettingsError, model_settings
+    from ..serve.settings import ServerSettings, SettingsError
 
     if not given.models and given.repository is None:
         raise UsageError("expected NAME=PATH, or --repository FOLDER, found neither")
@@ -267,7 +250,7 @@ def _server_settings(given: argparse.Namespace) -> ServerSettings:
     defaults = _model_defaults(given)
     warm = _read_json("--warm", given.warm) if given.warm is not None else None
     try:
-        model_settings("defaults", Path(), defaults)  # a wrong value is said at once
+        _check(defaults)
         settings = ServerSettings(
             models=[_model(entry, defaults) for entry in given.models],
             repository=given.repository,
@@ -283,6 +266,19 @@ def _server_settings(given: argparse.Namespace) -> ServerSettings:
     if not given.stock:
         _need_writable(settings.state)
     return settings
+
+
+def _check(defaults: Mapping[str, Any]) -> None:
+    """A wrong value is said at once, not by each model, and by the option's own name."""
+    from ..serve.settings import SettingsError, model_settings
+
+    for key, value in defaults.items():
+        try:
+            model_settings("", Path(), {key: value})
+        except SettingsError as error:
+            option = "option" if key == "options" else key.replace("_", "-")
+            said = str(error).removeprefix("model '': ").removeprefix(f"{key}: ")
+            raise UsageError(f"--{option}: {said}") from error
 
 
 def _need_writable(folder: Path) -> None:

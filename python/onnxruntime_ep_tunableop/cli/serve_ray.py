@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, TextIO
 
+from . import serve_values
 from .command import UsageError
 
 if TYPE_CHECKING:  # they need the extra
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="a cluster that this machine is a node of, or auto (default: one of its own)",
     )
-    group.add_argument("--replicas", metavar="N", type=_count, help="(default: 1)")
+    group.add_argument("--replicas", metavar="N", type=serve_values.count, help="(default: 1)")
     group.add_argument(
         "--autoscale",
         metavar="MIN:MAX",
@@ -83,12 +84,6 @@ def refuse_options(given: argparse.Namespace) -> None:
     if wrong := [name for name in _OPTIONS if getattr(given, name) is not None]:
         options = ", ".join("--" + name.replace("_", "-") for name in wrong)
         raise UsageError(f"{options}: only with --engine ray")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1 up, found '{text}'")
-    return int(text)
 
 
 def _store(text: str) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from .. import _control
 from .counters import Counters
 from .protocol import InferRequest, InferResponse, Kind, ModelMetadata, ModelState, ProtocolError
-from .repository import Found, Repository
+from .repository import CONFIG, TRITON_CONFIG, Found, Repository, triton_config
 from .service import Service
 from .settings import ModelSettings, ServerSettings, SettingsError, shapes_of
 from .workers import Workers
@@ -292,6 +292,13 @@ class Engine:
                 for service in shelf.services.values():
                     # What it learned, the next one finds in the file.
                     await self._threads.submit(service.exchange)
+                if triton_config(found.settings.path):
+                    logger.warning(
+                        "model '%s': %s is Triton's and not read: what it says belongs into %s",
+                        name,
+                        TRITON_CONFIG,
+                        CONFIG,
+                    )
                 for version, path in found.versions.items():
                     made[version] = await self._make(found.settings, version, path)
                 self._refuse_when_closing()

@@ -21,6 +21,11 @@ from .settings import ModelSettings, ServerSettings, SettingsError, model_settin
 
 FILE = "model.onnx"
 CONFIG = "config.json"
+#: Triton's own settings, which are not read here.
+TRITON_CONFIG = "config.pbtxt"
+
+#: What file systems of their own have at their root (ext4 does): a volume for models may be one.
+_NO_MODEL = "lost+found"
 
 #: What may be in a URL and a file's name as it is, and is no hidden file.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
@@ -53,7 +58,7 @@ class Repository:
             except OSError as error:
                 raise SettingsError(f"repository '{folder}': {error.strerror}") from error
             for entry in entries:
-                if not entry.name.startswith("."):
+                if not entry.name.startswith(".") and entry.name != _NO_MODEL:
                     found[entry.name] = self._in_folder(entry)
         for model in self._settings.models:
             found[model.name] = _found(model)
@@ -69,7 +74,22 @@ class Repository:
         return _found(settings)
 
 
+def triton_config(folder: Path) -> bool:
+    """Whether a model has settings that only Triton would read. Does not raise."""
+    try:
+        return (folder / TRITON_CONFIG).is_file() and not (folder / CONFIG).exists()
+    except OSError:
+        return False
+
+
 def _found(settings: ModelSettings) -> Found:
+    try:
+        return _look(settings)
+    except OSError as error:  # of this one: the others are there all the same
+        return Found(settings.name, settings, {}, f"'{settings.path}' cannot be read: {error.strerror}")
+
+
+def _look(settings: ModelSettings) -> Found:
     name, path = settings.name, settings.path
     if not _NAME.fullmatch(name):
         return Found(name, None, {}, "expected a name of letters, digits, '_', '.' and '-'")

@@ -40,6 +40,15 @@ STATUS: dict[Kind, int] = {
 #: nginx's: the client closed the connection. Nobody reads it but the access log.
 _CLIENT_GONE = 499
 
+#: '' is no header at all. The last one is what curl says of whatever --data gives it: nobody sends forms.
+_CONTENT_TYPES = (
+    "",
+    "application/json",
+    "application/octet-stream",
+    "application/vnd.inference-binary",
+    "application/x-www-form-urlencoded",
+)
+
 _LOG = logging.getLogger(__name__)
 
 _Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -293,7 +302,7 @@ def _too_large(limit: int) -> ProtocolError:
 
 def _check_content_type(value: str | None) -> None:
     kind = (value or "").partition(";")[0].strip().lower()
-    if kind not in ("", "application/json", "application/octet-stream", "application/vnd.inference-binary"):
+    if kind not in _CONTENT_TYPES:
         raise invalid(
             f"content-type: expected application/json or application/octet-stream, found {short(value)}"
         )

@@ -19,12 +19,26 @@ class Tls:
     client_ca: Path | None = None
 
     def context(self) -> ssl.SSLContext:
-        """For REST. Raises OSError, ssl.SSLError or ValueError where a file is missing or does not fit."""
+        """For REST. Raises OSError or ValueError, naming the file, where one is missing or does not fit."""
+        for path in (self.certificate, self.key, self.client_ca):
+            if path is not None:
+                path.open("rb").close()  # ssl's errors name no file
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(self.certificate, self.key, _no_password)
+        try:
+            context.load_cert_chain(self.certificate, self.key, _no_password)
+        except ssl.SSLError as error:
+            raise ValueError(
+                "expected a certificate and its key in PEM, "
+                f"found '{self.certificate}' and '{self.key}': {error}"
+            ) from error
         if self.client_ca is not None:
-            context.load_verify_locations(self.client_ca)
+            try:
+                context.load_verify_locations(self.client_ca)
+            except ssl.SSLError as error:
+                raise ValueError(
+                    f"expected certificates in PEM, found '{self.client_ca}': {error}"
+                ) from error
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 

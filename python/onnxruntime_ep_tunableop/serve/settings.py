@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
 
+from .._options import DEFAULTS
+from ..session import ORT_KEYWORDS
+
 #: Versions of a model to serve: the highest one, every one, or those of these numbers.
 Versions = str | Sequence[int]
 
@@ -48,6 +51,10 @@ class ModelSettings:
             raise SettingsError(
                 f"{where}versions: expected latest, all or a list of numbers, found {self.versions!r}"
             )
+        if wrong := [name for name in self.options if name not in OPTIONS]:
+            raise SettingsError(
+                f"{where}there is no option '{wrong[0]}'; the options are: {', '.join(OPTIONS)}"
+            )
         if not _are_runs(self.warm):
             raise SettingsError(f'{where}warm: expected [{{"input": [1, 128]}}, ...], found {self.warm!r}')
 
@@ -82,12 +89,15 @@ class SettingsError(ValueError):
     """A setting has an unknown name or a wrong value; the message says what was expected."""
 
 
+#: What `options` may name: what `InferenceSession` takes beside the model and the session's own options.
+OPTIONS = (*DEFAULTS, *ORT_KEYWORDS, "providers", "provider_options")
+
 #: What a config.json, and `ServerSettings.defaults`, may say: the rest of a model is where it lies.
 CONFIGURABLE = tuple(entry.name for entry in fields(ModelSettings) if entry.name not in ("name", "path"))
 
 
 def model_settings(name: str, path: Path, *layers: Mapping[str, Any]) -> ModelSettings:
-    """From `layers`, of which the later ones win.
+    """From `layers`, of which the later ones win; of objects (`options`), each entry by itself.
 
     Raises:
         SettingsError: an unknown key or wrong value.
@@ -98,10 +108,12 @@ def model_settings(name: str, path: Path, *layers: Mapping[str, Any]) -> ModelSe
             if key not in CONFIGURABLE:
                 known = ", ".join(CONFIGURABLE)
                 raise SettingsError(f"model '{name}': there is no setting '{key}'; the settings are: {known}")
-        values.update(layer)
-    for key in ("options", "session_config"):
-        if not isinstance(values.get(key, {}), Mapping):
-            raise SettingsError(f"model '{name}': {key}: expected an object, found {values[key]!r}")
+            if key in ("options", "session_config"):
+                if not isinstance(layer[key], Mapping):
+                    raise SettingsError(f"model '{name}': {key}: expected an object, found {layer[key]!r}")
+                values[key] = {**values.get(key, {}), **layer[key]}
+            else:
+                values[key] = layer[key]
     return ModelSettings(name, path, **values)
 
 
