@@ -137,6 +137,7 @@ def test_models_come_and_go(client: Any, channel: Any) -> None:
         (lambda: typed("INT8", [1], int_contents=[128]), CODE.INVALID_ARGUMENT, "from -128 to 127"),
         (lambda: typed("FP32", [-1], fp32_contents=[1]), CODE.INVALID_ARGUMENT, "dimensions"),
         (lambda: typed("FP32", [2**62, 2**62], fp32_contents=[1]), CODE.INVALID_ARGUMENT, "dimensions"),
+        (lambda: typed("FP32", [0] + [2**31 - 1] * 3), CODE.INVALID_ARGUMENT, "memory can hold"),
         (lambda: typed("FP32", [2**31 - 1] * 9, fp32_contents=[1]), CODE.INVALID_ARGUMENT, "expected 9"),
         (
             lambda: messages.ModelInferRequest(model_name="echo", raw_input_contents=[b"1234"]),

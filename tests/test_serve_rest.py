@@ -183,6 +183,16 @@ def test_tuning_results(server: Server) -> None:
         (
             "POST",
             "/v2/models/echo/infer",
+            gzip.compress(document().encode()) + b"more",
+            {"content_encoding": "gzip"},
+            400,
+            "goes on after the end",
+        ),
+        # Half a surrogate pair has no UTF-8.
+        ("POST", "/v2/models/echo/infer", document(outputs=[{"name": "\ud800"}]), {}, 400, "\ud800"),
+        (
+            "POST",
+            "/v2/models/echo/infer",
             document(),
             {"Inference_Header_Content_Length": "-1"},
             400,

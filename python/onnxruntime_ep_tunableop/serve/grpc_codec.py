@@ -10,7 +10,16 @@ import numpy as np
 from .parameters import checked_parameters, deadline_of
 from .protocol import Array, InferRequest, InferResponse, ModelMetadata, RequestedOutput, Tensor
 from .rest_codec import MAX_TENSORS
-from .tensor_codec import checked_datatype, checked_shape, count_of, from_raw, from_typed, invalid, to_raw
+from .tensor_codec import (
+    checked_datatype,
+    checked_shape,
+    count_of,
+    from_raw,
+    from_typed,
+    invalid,
+    reshaped,
+    to_raw,
+)
 from .wire import open_inference_pb2 as messages
 
 #: The field of InferTensorContents; FP16 and BF16 have none.
@@ -115,7 +124,7 @@ def _typed(name: str, datatype: str, shape: tuple[int, ...], contents: messages.
             raise invalid(f"input '{name}': expected {field} of {datatype}, found {other.name}")
     if datatype == "FP32" and len(values) == count_of(shape):
         # Nothing to check in them, and by far the most there are.
-        return np.fromiter(values, dtype=np.float32, count=len(values)).reshape(shape)
+        return reshaped(name, np.fromiter(values, dtype=np.float32, count=len(values)), shape)
     return from_typed(name, datatype, shape, list(values))
 
 

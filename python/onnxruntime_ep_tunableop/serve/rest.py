@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import zlib
@@ -133,47 +134,45 @@ class Rest:
         assert isinstance(error, HTTPException)
         # Not request.url: the client's Host header is in it, and may make it another one.
         text = f"{request.method} {request.scope['path'][:200]}: {error.detail}"
-        response = JSONResponse({"error": text}, status_code=error.status_code, headers=error.headers)
+        response = _Json({"error": text}, status_code=error.status_code, headers=error.headers)
         _close_if_unread(request, response)
         return response
 
     async def _server(self, _request: Request) -> Response:
-        return JSONResponse(
-            {"name": SERVER_NAME, "version": _core.__version__, "extensions": list(EXTENSIONS)}
-        )
+        return _Json({"name": SERVER_NAME, "version": _core.__version__, "extensions": list(EXTENSIONS)})
 
     async def _live(self, _request: Request) -> Response:
         live = self._front.engine.live()
-        return JSONResponse({"live": live}, status_code=200 if live else 503)
+        return _Json({"live": live}, status_code=200 if live else 503)
 
     async def _ready(self, _request: Request) -> Response:
         ready = self._front.ready()
-        return JSONResponse({"ready": ready}, status_code=200 if ready else 503)
+        return _Json({"ready": ready}, status_code=200 if ready else 503)
 
     async def _model_ready(self, request: Request) -> Response:
         name, version = _model_of(request)
         ready = self._front.engine.model_ready(name, version)
-        return JSONResponse({"name": name, "ready": ready}, status_code=200 if ready else 503)
+        return _Json({"name": name, "ready": ready}, status_code=200 if ready else 503)
 
     async def _model(self, request: Request) -> Response:
-        return JSONResponse(_metadata(self._front.engine.metadata(*_model_of(request))))
+        return _Json(_metadata(self._front.engine.metadata(*_model_of(request))))
 
     async def _config(self, request: Request) -> Response:
-        return JSONResponse(model_config(self._front.engine.metadata(*_model_of(request))))
+        return _Json(model_config(self._front.engine.metadata(*_model_of(request))))
 
     async def _statistics(self, request: Request) -> Response:
         name, version = request.path_params.get("name", ""), request.path_params.get("version", "")
-        return JSONResponse({"model_stats": model_statistics(self._front.engine, name, version)})
+        return _Json({"model_stats": model_statistics(self._front.engine, name, version)})
 
     async def _tuning(self, request: Request) -> Response:
-        return JSONResponse(dict(self._front.engine.tuning(*_model_of(request))))
+        return _Json(dict(self._front.engine.tuning(*_model_of(request))))
 
     async def _index(self, request: Request) -> Response:
         asked = read_json(body) if (body := await self._body(request)) else {}
         states = [
             state for state in self._front.engine.index() if not asked.get("ready") or state.state == "READY"
         ]
-        return JSONResponse(
+        return _Json(
             [
                 {"name": state.name, "version": state.version, "state": state.state, "reason": state.reason}
                 for state in states
@@ -186,13 +185,13 @@ class Rest:
         if asked.get("parameters"):
             raise invalid("a model is loaded as it is in the repository: expected no parameters")
         await self._front.engine.load(_model_of(request)[0])
-        return JSONResponse({})
+        return _Json({})
 
     async def _unload(self, request: Request) -> Response:
         self._front.check_control()
         await self._body(request)
         await self._front.engine.unload(_model_of(request)[0])
-        return JSONResponse({})
+        return _Json({})
 
     async def _absent(self, _request: Request) -> Response:
         raise ProtocolError(
@@ -252,6 +251,8 @@ class _Unpacker:
                 chunk = self._stream.decompress(chunk, self._limit - self._size + 1)
             except zlib.error as error:
                 raise invalid(f"the body is not what its content-encoding says: {error}") from None
+            if self._stream.unused_data:  # which zlib would collect without end
+                raise invalid("the body goes on after the end of its compressed form")
         self._size += len(chunk)
         if self._size > self._limit:
             raise _too_large(self._limit)
@@ -277,7 +278,14 @@ def error_response(error: ProtocolError) -> Response:
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after or 1.0)))
     if error.kind is Kind.UNAUTHENTICATED:
         headers["www-authenticate"] = "Bearer"
-    return JSONResponse({"error": message_of(error)}, status_code=STATUS[error.kind], headers=headers)
+    return _Json({"error": message_of(error)}, status_code=STATUS[error.kind], headers=headers)
+
+
+class _Json(JSONResponse):
+    """In ASCII: half a surrogate pair, which a client may send as an escape, is no UTF-8."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
 def _answer(asked: InferRequest, answer: InferResponse) -> Response:

@@ -81,7 +81,7 @@ def from_raw(name: str, datatype: str, shape: tuple[int, ...], raw: memoryview) 
     """
     count = count_of(shape)
     if datatype == "BYTES":
-        return _reshaped(name, _split(name, count, raw), shape)
+        return reshaped(name, _split(name, count, raw), shape)
     kind = DATATYPES[datatype]
     if len(raw) != count * kind.itemsize:
         raise invalid(
@@ -93,7 +93,7 @@ def from_raw(name: str, datatype: str, shape: tuple[int, ...], raw: memoryview) 
         raise invalid(f"tensor '{name}': expected bytes 0 and 1 of BOOL, found another")
     if not array.flags.aligned or not array.dtype.isnative:
         array = array.astype(kind)
-    return _reshaped(name, array, shape)
+    return reshaped(name, array, shape)
 
 
 def to_raw(datatype: str, data: Array) -> bytes:
@@ -109,7 +109,7 @@ def to_raw(datatype: str, data: Array) -> bytes:
 def from_values(name: str, datatype: str, shape: tuple[int, ...], values: object) -> Array:
     """From JSON's values, flat or nested as the shape says."""
     flat = _flat(name, shape, values)
-    return _reshaped(name, _array(name, datatype, flat), shape)
+    return reshaped(name, _array(name, datatype, flat), shape)
 
 
 def from_typed(name: str, datatype: str, shape: tuple[int, ...], values: Sequence[Any]) -> Array:
@@ -119,7 +119,7 @@ def from_typed(name: str, datatype: str, shape: tuple[int, ...], values: Sequenc
             f"tensor '{name}': expected {count_of(shape)} values of {datatype} {list(shape)}, "
             f"found {len(values)}"
         )
-    return _reshaped(name, _array(name, datatype, values), shape)
+    return reshaped(name, _array(name, datatype, values), shape)
 
 
 def to_values(name: str, datatype: str, data: Array) -> list[Any]:
@@ -246,7 +246,8 @@ def _of_bytes(name: str, flat: Sequence[Any]) -> Array:
     return array
 
 
-def _reshaped(name: str, array: Array, shape: tuple[int, ...]) -> Array:
+def reshaped(name: str, array: Array, shape: tuple[int, ...]) -> Array:
+    """Of as many elements as the shape says."""
     try:
         return array.reshape(shape)
     except ValueError:  # an empty one whose other dimensions overflow
