@@ -9,6 +9,7 @@ import resource
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -314,6 +315,23 @@ def test_a_client_that_leaves_a_pipeline(server: Server) -> None:
         one.sendall(post(request("wait", 600.0)) * 20)
         until(lambda: gauges(server)[IN_FLIGHT] == 1, "the first is at the engine")
         reset(one)
+
+
+@pytest.mark.parametrize("part", [1, 2, 3, 5, 7])
+def test_an_offer_that_comes_in_parts_is_not_taken(server: Server, part: int) -> None:
+    asked = post(request("x", 7.0), "connection: upgrade, http2-settings", "UPGRADE: h2c")
+    with nothing_stays(server), connect(server) as one:
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for at in range(0, len(asked), part):
+            one.sendall(asked[at : at + part])
+            time.sleep(0.0005)  # else the system makes one part of several
+        found = b""
+        while not found.endswith(b"]}]}"):
+            more = one.recv(65536)
+            assert more, found
+            found += more
+        assert found.startswith(b"HTTP/1.1 200 OK")
+        assert b"[7.0]" in found
 
 
 @pytest.mark.parametrize("protocol", ["h2c", "websocket"])

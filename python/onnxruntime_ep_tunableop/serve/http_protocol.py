@@ -18,6 +18,9 @@ MAX_HEAD = 64 * 1024
 #: it, and no body.
 _UPGRADE = re.compile(rb"(?i)(?<=\n)upgrade(?=[ \t]*:)")
 
+#: What may come before one, or be its beginning, at the end of a part of a head that goes on.
+_UPGRADE_BEGINS = re.compile(rb"(?i)(?<!\n)\r(\n(u(p(g(r(a(de?)?)?)?)?)?)?)?\Z")
+
 #: Requests that a client may send without waiting, until no more are read.
 _PIPELINED = 64
 
@@ -35,6 +38,7 @@ def bounded(seconds: float, unread: float, most: int) -> type[HttpToolsProtocol]
 
     class Bounded(HttpToolsProtocol):
         _head = 0  # bytes of the head that comes now
+        _begun = b""  # of it, what waits for the next bytes
         _in_head = True
         _last = False  # the connection ends with its next answer
         _timer: asyncio.TimerHandle | None = None
@@ -87,7 +91,10 @@ def bounded(seconds: float, unread: float, most: int) -> type[HttpToolsProtocol]
 
         def data_received(self, data: bytes) -> None:
             if self._idle():
+                data, self._begun = self._begun + data, b""
                 end = data.find(b"\r\n\r\n")
+                if end < 0 and (begun := _UPGRADE_BEGINS.search(data)) is not None:
+                    data, self._begun = data[: begun.start()], data[begun.start() :]
                 offer = _UPGRADE.search(data, 0, len(data) if end < 0 else end)
                 if offer is not None:
                     data = data[: offer.start()] + b"x-offered" + data[offer.end() :]
