@@ -13,12 +13,14 @@ namespace {
 // ONNX Runtime's threads spin for about a millisecond after a run before they sleep.
 constexpr int64_t kQuietNs = 2'000'000;
 constexpr auto kLook = std::chrono::microseconds(500);
-constexpr int64_t kPatienceNs = 5'000'000'000;
 // So long a turn of its own accord is waited for before runs are held back.
 constexpr int64_t kStarvingNs = 20'000'000;
-// Runs in flight are waited for so long at first; twice as long each time that they did not end.
+// Runs in flight are waited for so long at first; twice as long each time that they did not end,
+// and twice as long as it took when they did.
 constexpr int64_t kFirstDrainNs = 50'000'000;
 constexpr int64_t kMostDrainNs = 2'000'000'000;
+// Where they last longer, a hold only costs.
+constexpr int64_t kInVainNs = 600'000'000'000;
 // A hold pays for the wait that it cost by as long a turn, within these bounds.
 constexpr int64_t kShortestTurnNs = 8'000'000;
 constexpr int64_t kLongestTurnNs = 100'000'000;
@@ -30,7 +32,7 @@ bool IdlePacer::WaitForTurn() noexcept {
   EndHold();
   const int64_t begin = SteadyNow();
   bool come = false;
-  while (!stop_.load(std::memory_order_acquire)) {
+  while (GoesOn()) {
     turn_ = Runs().started();
     const bool quiet = Runs().IdleNs() >= kQuietNs;
     // A core more than the measurement takes: the runs may be about to need what they leave idle.
@@ -39,7 +41,7 @@ bool IdlePacer::WaitForTurn() noexcept {
     come = quiet || beside;
     const int64_t waited = SteadyNow() - begin;
     if (!come && hold_share_ > 0.0 && waited > kStarvingNs) come = !begun_ || Hold();
-    if (come || (begun_ && waited > kPatienceNs)) break;
+    if (come || (begun_ && GivesUp(waited, begin))) break;
     std::this_thread::sleep_for(kLook);
   }
   waited_ns_ += SteadyNow() - begin;
@@ -52,41 +54,51 @@ bool IdlePacer::Disturbed() const noexcept {
   return Runs().in_flight() > 0 || Runs().started() != turn_;
 }
 
+bool IdlePacer::GoesOn() const noexcept {
+  return !stop_.load(std::memory_order_acquire) && hooks_.wanted();
+}
+
+bool IdlePacer::GivesUp(int64_t waited_ns, int64_t begin_ns) const noexcept {
+  if (waited_ns <= hooks_.patience_ns) return false;
+  // Turns come for certain, but seldom where runs are long: what was measured so far is kept.
+  return hold_share_ == 0.0 || hooks_.others_ns == nullptr || hooks_.others_ns->load() > begin_ns;
+}
+
 bool IdlePacer::InHold() const noexcept {
-  return hold_begin_ns_ != 0 && SteadyNow() < hold_end_ns_ && !Disturbed() && !stop_.load();
+  return hold_begin_ns_ != 0 && SteadyNow() < hold_end_ns_ && !Disturbed() && GoesOn();
 }
 
 bool IdlePacer::Hold() noexcept {
   RunGate& gate = Runs();
   const int64_t begin = SteadyNow();
-  most_drain_ns_ = std::clamp(2 * most_drain_ns_, kFirstDrainNs, kMostDrainNs);
-  const int64_t deadline = begin + most_drain_ns_;
-  if (!gate.TryHold(deadline)) {
-    most_drain_ns_ /= 2;
-    return false;
-  }
+  const int64_t most_drain = std::clamp(gate.drain_ns(), kFirstDrainNs, kMostDrainNs);
+  const int64_t deadline = begin + most_drain;
+  if (!gate.TryHold(deadline)) return false;
   hold_begin_ns_ = begin;
   hold_end_ns_ = deadline;
   while (gate.IdleNs() < kQuietNs) {
-    if (stop_.load(std::memory_order_acquire) || SteadyNow() >= deadline) {
-      EndHold();
+    const bool in_vain = SteadyNow() >= deadline;
+    if (in_vain || !GoesOn()) {
+      if (in_vain) gate.set_drain_ns(2 * most_drain);
+      EndHold(in_vain && most_drain == kMostDrainNs ? kInVainNs : 0);
       return false;
     }
     std::this_thread::sleep_for(kLook / 5);
   }
   const int64_t now = SteadyNow();
-  most_drain_ns_ = 0;
+  gate.set_drain_ns(2 * (now - begin));
   hold_end_ns_ = now + std::clamp(now - begin, kShortestTurnNs, kLongestTurnNs);
   gate.HoldUntil(hold_end_ns_);
   turn_ = gate.started();
   return true;
 }
 
-void IdlePacer::EndHold() noexcept {
+void IdlePacer::EndHold(int64_t least_rest_ns) noexcept {
   if (hold_begin_ns_ == 0) return;
   const int64_t now = SteadyNow();
   const auto took = static_cast<double>(std::min(now, hold_end_ns_) - hold_begin_ns_);
-  Runs().EndHold(now + static_cast<int64_t>(took * (1.0 / hold_share_ - 1.0)));
+  const auto rest = static_cast<int64_t>(took * (1.0 / hold_share_ - 1.0));
+  Runs().EndHold(now + std::max(rest, least_rest_ns));
   hold_begin_ns_ = 0;
 }
 

@@ -27,6 +27,9 @@ class RunGate {
   void HoldUntil(int64_t until_ns) noexcept;
   // By the holder. Nobody holds runs back again before `next_ns`.
   void EndHold(int64_t next_ns) noexcept;
+  // How long the next hold waits for runs in flight, as the last ones taught; 0 at first.
+  int64_t drain_ns() const noexcept { return drain_ns_.load(std::memory_order_relaxed); }
+  void set_drain_ns(int64_t ns) noexcept { drain_ns_.store(ns, std::memory_order_relaxed); }
 
  private:
   bool held() const noexcept;
@@ -36,6 +39,7 @@ class RunGate {
   std::atomic<int64_t> last_end_ns_{0};
   std::atomic<int64_t> held_until_ns_{0};  // 0: runs are not held back
   std::atomic<int64_t> next_hold_ns_{0};
+  std::atomic<int64_t> drain_ns_{0};
 };
 
 RunGate& Runs();

@@ -132,9 +132,12 @@ Result<std::shared_ptr<const Entry>> SessionState::MeasurePending(const PendingT
 
 double SessionState::MeasureInBackground(PendingTuning&& pending, const std::atomic<bool>& stop) {
   const Problem problem = pending.problem;
-  IdlePacer pacer(stop, target_.is_gpu() ? std::nullopt : std::optional<int>(problem.threads),
-                  options_.background_hold_share);
   const auto may_measure = [&] { return Measures() && !budget_.Exhausted(); };
+  IdlePacer::Hooks hooks;
+  hooks.wanted = may_measure;
+  hooks.others_ns = &MeasuringWanted();
+  IdlePacer pacer(stop, target_.is_gpu() ? std::nullopt : std::optional<int>(problem.threads),
+                  options_.background_hold_share, std::move(hooks));
   // Waiting for the first turn holds nothing up; once it has begun, others wait. It may take hours,
   // in which the mode may change and the budget end.
   if (!may_measure() || !pacer.WaitForTurn() || !may_measure()) {
@@ -153,6 +156,7 @@ double SessionState::MeasureInBackground(PendingTuning&& pending, const std::ato
   const int64_t begin = SteadyNow() - pacer.waited_ns();
   Result<std::shared_ptr<const Entry>> entry = MeasurePending(pending, &pacer);
   const double spent_ms = static_cast<double>(SteadyNow() - pacer.waited_ns() - begin) * 1e-6;
+  pacer.EndHold();
   measuring.unlock();
   if (entry.ok()) return spent_ms;
   if (entry.status().code() == StatusCode::kCancelled) {
@@ -173,7 +177,13 @@ void SessionState::Collect(bool on) {
 Result<SessionState::Tuned> SessionState::TunePending(size_t most) {
   Tuned tuned;
   while (tuned.count < most) {
-    const std::lock_guard measuring(Measuring());
+    std::unique_lock measuring(Measuring(), std::try_to_lock);
+    while (!measuring.owns_lock()) {
+      // Said again and again: the background gives up for whoever waits.
+      MeasuringWanted().store(SteadyNow());
+      std::this_thread::sleep_for(kWhileOthersMeasure);
+      static_cast<void>(measuring.try_lock());
+    }
     const std::optional<PendingTuning> pending = background_.Take();
     if (!pending) break;
     Result<std::shared_ptr<const Entry>> entry = MeasurePending(*pending, nullptr);

@@ -215,6 +215,8 @@ class SessionState {
   // session_tuning.cc: measuring one problem, now.
   // One measurement at a time in the whole process: two at once would time each other.
   static std::mutex& Measuring() noexcept;
+  // When (SteadyNow) somebody wanted that lock for a caller who waits, and did not get it.
+  static std::atomic<int64_t>& MeasuringWanted() noexcept;
   Status TuneAndRun(const Problem& problem, const Operands& operands, Executor& executor,
                     GemmNode& node);
   struct How {

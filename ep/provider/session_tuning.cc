@@ -53,6 +53,11 @@ std::mutex& SessionState::Measuring() noexcept {
   return *mutex;
 }
 
+std::atomic<int64_t>& SessionState::MeasuringWanted() noexcept {
+  static std::atomic<int64_t> wanted{0};
+  return wanted;
+}
+
 bool SessionState::IsCold(const Problem& problem) const noexcept {
   // The weights of the other layers push this one's out of the cache before it is used again.
   return problem.b_constant != 0 &&
@@ -293,6 +298,7 @@ Status SessionState::TuneAndRun(const Problem& problem, const Operands& operands
   if (!measuring.owns_lock()) {
     // Somebody measures already. Waiting would stall this request, and a second measurement spoil
     // both.
+    MeasuringWanted().store(SteadyNow(), std::memory_order_relaxed);
     node.counters.FellBack(Fallback::kTunerBusy);
     return RunDefault(problem, operands, executor, node);
   }

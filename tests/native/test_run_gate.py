@@ -132,3 +132,51 @@ def test_a_pacer_that_is_gone_holds_nobody() -> None:
         served = sum(runs)
         until(lambda: sum(runs) > served)
         native.run_started()
+
+
+def test_a_turn_is_waited_for_beyond_patience_unless_others_wait() -> None:
+    """Where runs are long, the share allows holds seldom: to give up would be to begin again for ever."""
+    pacer = native.Pacer(None, 0.02, patience_ms=100.0)
+    with endless_runs():
+        native.run_ended()
+        assert pacer.wait_for_turn()
+        assert pacer.wait_for_turn()  # takes some 20 ms, which are paid for by a second without
+        until(pacer.disturbed)
+        assert pacer.wait_for_turn()
+        native.run_started()  # no turn comes any more
+        turn: list[bool] = []
+        waiting = in_thread(lambda: turn.append(pacer.wait_for_turn()))
+        time.sleep(0.05)
+        pacer.others_wait()
+        waiting.join(timeout=30)
+        assert turn == [False]
+
+
+def test_a_hold_ends_when_the_measurement_is_no_longer_wanted() -> None:
+    pacer = native.Pacer(None, 0.5)
+    with endless_runs() as runs:
+        assert pacer.wait_for_turn()
+        turn: list[bool] = []
+        waiting = in_thread(lambda: turn.append(pacer.wait_for_turn()))
+        time.sleep(0.05)
+        pacer.unwanted()
+        waiting.join(timeout=30)
+        assert turn == [False]
+        assert not pacer.wait_for_turn()
+        served = sum(runs)
+        until(lambda: sum(runs) > served)
+
+
+def test_pacers_learn_from_each_other_how_long_runs_last() -> None:
+    """A hold that is too short for the runs in flight only costs."""
+    with endless_runs():  # the run of this thread ends in none of the holds
+        before = native.drain_ms()
+        for _ in range(3):
+            pacer = native.Pacer(None, 0.5)
+            assert pacer.wait_for_turn()
+            waiting = in_thread(pacer.wait_for_turn)
+            until(lambda before=before: native.drain_ms() > max(before, 90.0))
+            pacer.stop()
+            waiting.join(timeout=30)
+            assert native.drain_ms() >= 2 * before
+            before = native.drain_ms()

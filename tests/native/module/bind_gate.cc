@@ -28,9 +28,14 @@ struct Gate {
 };
 
 struct Pacing {
-  explicit Pacing(std::optional<int> threads, double hold_share)
-      : pacer(stop, threads, hold_share) {}
+  Pacing(std::optional<int> threads, double hold_share, double patience_ms)
+      : pacer(stop, threads, hold_share,
+              {.wanted = [this] { return wanted.load(); },
+               .others_ns = &others_ns,
+               .patience_ns = static_cast<int64_t>(patience_ms * kNsPerMs)}) {}
   std::atomic<bool> stop{false};
+  std::atomic<bool> wanted{true};
+  std::atomic<int64_t> others_ns{0};
   IdlePacer pacer;
 };
 
@@ -49,12 +54,16 @@ void BindGate(py::module_& module) {
   // The process' own gate.
   module.def("run_started", [] { Runs().Started(); }, free);
   module.def("run_ended", [] { Runs().Ended(); });
+  module.def("drain_ms", [] { return static_cast<double>(Runs().drain_ns()) / kNsPerMs; });
   py::class_<Pacing>(module, "Pacer")
-      .def(py::init<std::optional<int>, double>(), py::arg("threads"), py::arg("hold_share"))
+      .def(py::init<std::optional<int>, double, double>(), py::arg("threads"),
+           py::arg("hold_share"), py::arg("patience_ms") = 5000.0)
       .def(
           "wait_for_turn", [](Pacing& p) { return p.pacer.WaitForTurn(); }, free)
       .def("disturbed", [](const Pacing& p) { return p.pacer.Disturbed(); })
       .def("stop", [](Pacing& p) { p.stop.store(true); })
+      .def("unwanted", [](Pacing& p) { p.wanted.store(false); })
+      .def("others_wait", [](Pacing& p) { p.others_ns.store(SteadyNow()); })
       .def_property_readonly("waited_ms", [](const Pacing& p) {
         return static_cast<double>(p.pacer.waited_ns()) / kNsPerMs;
       });
