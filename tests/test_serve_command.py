@@ -208,9 +208,12 @@ def test_without_the_extra_it_says_what_is_missing(model: Path) -> None:
     assert "onnxruntime-ep-tunableop[serve]" in done.stderr
 
 
-@pytest.mark.parametrize(("stuck", "code", "left"), [(True, 0, 1), (True, 1, 1), (False, 0, None)])
+@pytest.mark.parametrize(
+    ("stuck", "lost", "code", "left"),
+    [(True, False, 0, 0), (True, True, 0, 1), (True, False, 1, 1), (False, False, 0, None)],
+)
 def test_threads_that_are_still_in_onnxruntime_are_left(
-    monkeypatch: pytest.MonkeyPatch, stuck: bool, code: int, left: int | None
+    monkeypatch: pytest.MonkeyPatch, stuck: bool, lost: bool, code: int, left: int | None
 ) -> None:
     """An ordinary exit would end in a crash."""
     from onnxruntime_ep_tunableop.cli import serve as command
@@ -219,6 +222,7 @@ def test_threads_that_are_still_in_onnxruntime_are_left(
     class Stuck:
         def __init__(self) -> None:
             self.stuck = stuck
+            self.lost = lost
 
     async def start(settings: object) -> Stuck:
         return Stuck()

@@ -389,6 +389,7 @@ def test_the_end_comes_in_the_grace_time_even_if_a_run_does_not(
         await gate.until_entered()
         await asyncio.wait_for(engine.shut_down(0.2), 30.0)
         assert engine.stuck
+        assert engine.lost
         with pytest.raises(ProtocolError, match="going down"):
             await task
         gate.open.set()
@@ -414,6 +415,7 @@ def test_the_end_does_not_wait_for_a_load(tmp_path: Path, monkeypatch: pytest.Mo
         assert caught.value.retry_after is not None
         await asyncio.wait_for(engine.shut_down(10.0), 5.0)
         assert engine.stuck
+        assert not engine.lost
         await engine.loaded()
         assert not engine.ready()
         opened.set()

@@ -372,7 +372,7 @@ async def _serve(settings: ServerSettings, front: FrontSettings, stream: TextIO 
     log = None if stream is None else AccessLog(stream)
     code = await serve(engine, front, lambda line: print(line, flush=True), log)
     if engine.stuck:
-        _leave_at_once(code)
+        _leave_at_once(code or int(engine.lost))
     return code
 
 
@@ -381,7 +381,7 @@ def _leave_at_once(code: int) -> None:
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code or 1)
+    os._exit(code)
 
 
 COMMAND = Command(

@@ -65,6 +65,8 @@ class Engine:
         #: After `shut_down`: threads are still in ONNX Runtime, which would crash in an ordinary exit. Use
         #: os._exit then.
         self.stuck = False
+        #: Of these, some were runs, or saves of what was learned: not only loads, which nobody waits for.
+        self.lost = False
 
     @classmethod
     async def start(cls, settings: ServerSettings) -> Engine:
@@ -227,8 +229,8 @@ class Engine:
             if unsaved:
                 logger.warning("%d caches were not saved in the grace time", len(unsaved))
             threads.close()
-            self.stuck = bool(late or unsaved)
-        self.stuck = self.stuck or self._threads.busy
+            self.lost = bool(late or unsaved)
+        self.stuck = self.lost or self._threads.busy
         for shelf in self._shelves.values():
             shelf.put({})
         self._threads.close()
