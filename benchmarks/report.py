@@ -29,7 +29,7 @@ from typing import Any
 from onnxruntime_ep_tunableop.bench.figures import Interval
 from onnxruntime_ep_tunableop.bench.report import megabytes, seconds
 
-from benchmarks import common, serve
+from benchmarks import common, serve_report
 from benchmarks.measure import Ratio
 
 Figures = dict[str, Any]
@@ -192,12 +192,12 @@ def bert(figures: Figures) -> str:
 
 def serve_load(figures: Figures) -> str:
     """The server under load."""
-    return serve.table(figures["serve"]["results"])
+    return serve_report.table(figures["serve"]["results"])
 
 
 def serve_first(figures: Figures) -> str:
     """Fresh servers."""
-    return serve.first_table(figures["serve"]["results"])
+    return serve_report.first_table(figures["serve"]["results"])
 
 
 def serve_machine(figures: Figures) -> str:

@@ -423,7 +423,8 @@ def gather() -> Iterator[Case]:
 
 
 FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
-    family.__name__: family for family in (views, binary, unary, cast, where, softmax, norm, reduce, transpose, move, gather)
+    family.__name__: family
+    for family in (views, binary, unary, cast, where, softmax, norm, reduce, transpose, move, gather)
 }
 
 

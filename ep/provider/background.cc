@@ -1,9 +1,5 @@
 #include "provider/background.h"
 
-#ifdef __linux__
-#include <sys/resource.h>
-#endif
-
 #include <algorithm>
 #include <chrono>
 #include <new>
@@ -13,17 +9,6 @@ namespace tunableop {
 namespace {
 
 constexpr auto kLookInterval = std::chrono::milliseconds(500);
-// A tenth of what a thread that serves gets, where both want the same core.
-constexpr int kNiceness = 10;
-
-// Preparing and checking candidates takes no turns. Threads that this one starts inherit it, so all
-// that are timed are alike.
-void YieldToOthers() noexcept {
-#ifdef __linux__
-  // Linux keeps it for each thread. Where it is refused all is as it was.
-  static_cast<void>(setpriority(PRIO_PROCESS, 0, kNiceness));
-#endif
-}
 
 }  // namespace
 
@@ -131,7 +116,6 @@ struct BackgroundTuner::AtWork {
 };
 
 void BackgroundTuner::Loop() {
-  YieldToOthers();
   using Clock = std::chrono::steady_clock;
   Clock::time_point rest_until = Clock::now();
   while (!stop_.load()) {

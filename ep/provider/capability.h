@@ -53,13 +53,13 @@ using StockAdvice = std::function<std::optional<std::string>(const NodeFacts&)>;
 // What is claimed in a session.
 struct ClaimRules {
   ClaimPolicy policy = ClaimPolicy::kAuto;
-  std::string place;             // where its kernels run, for a person: "a CPU", "cuda:0"
-  std::vector<DataType> types;   // that have kernels there
-  bool leaves_computed = false;  // MatMul and Gemm whose B is no constant, to another provider
+  std::string place;              // where its kernels run, for a person: "a CPU", "cuda:0"
+  std::vector<DataType> types{};  // that have kernels there
+  bool leaves_computed = false;   // MatMul and Gemm whose B is no constant, to another provider
   bool on_card = false;
   // On a card, of nodes that are no MatMul or Gemm: why none is claimed; empty: those of
   // operators.h are.
-  std::string only_products;
+  std::string only_products = {};
 };
 
 // Pure: no ONNX Runtime call. `reason` is for a person. A node that is no MatMul or Gemm is not a

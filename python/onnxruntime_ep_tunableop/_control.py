@@ -262,7 +262,8 @@ class Explanation:
     def coverage(self) -> dict[str, tuple[int, int]]:
         """Of each operator how many nodes are claimed, and how many there are."""
         counts: dict[str, tuple[int, int]] = {}
-        for node in (*self.nodes, *self.operators):
+        every: list[Node | OtherNode] = [*self.nodes, *self.operators]
+        for node in every:
             claimed, total = counts.get(node.op_type, (0, 0))
             counts[node.op_type] = (claimed + node.claimed, total + 1)
         return dict(sorted(counts.items()))
