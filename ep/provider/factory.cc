@@ -150,7 +150,7 @@ OrtStatus* Factory::CreateEpImpl(OrtEpFactory* self, const OrtHardwareDevice* co
       state->NoteGraphs("there are no graphs: this session runs on the CPU");
     } else if (state->options().graphs && !CanCapture()) {
       state->NoteGraphs("there are no graphs: onnxruntime " + Ort().runtime_version +
-                          " cannot capture them for a plugin provider; 1.26 or newer can");
+                        " cannot capture them for a plugin provider; 1.26 or newer can");
     }
     if (!state->options().cache_path.empty()) {
       Status status = state->LoadOwnCache();

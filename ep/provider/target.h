@@ -42,8 +42,8 @@ class Target {
   // in.
   const Fingerprint& fingerprint() const noexcept { return *fingerprint_; }
   std::unique_ptr<Sensors> MakeSensors() const;
-  // Weights beyond this are not in the caches of `threads` cores, or of the card, when they are used
-  // again.
+  // Weights beyond this are not in the caches of `threads` cores, or of the card, when they are
+  // used again.
   size_t CacheBytes(int threads) const noexcept;
   // What measuring may take when the user sets no limit (TunerOptions::max_scratch_bytes).
   size_t DefaultScratchBytes() const noexcept;

@@ -103,9 +103,9 @@ class InferenceSession(ort.InferenceSession):
         verify: compare every finalist with a reference in higher precision before it may win.
         candidates: "default" tries the few most promising kernels, "all" every one; or libraries to use, with
             commas ("cublaslt").
-        claim: "gemm" takes every MatMul and Gemm, "weights" those with a constant B, "all" on a card every other
-            operator that has a kernel, too; "auto" is "all", but on a card for which this onnxruntime has a
-            provider of its own "weights".
+        claim: "gemm" takes every MatMul and Gemm, "weights" those with a constant B, "all" on a card every
+            other operator that has a kernel, too; "auto" is "all", but on a card for which this onnxruntime
+            has a provider of its own "weights".
         fusion: "auto" and "off" keep ONNX Runtime's fusions off MatMul and Gemm, "keep" leaves them on.
         precision: "exact"; on a card also "tf32" and "bf16", which round the operands of fp32 products.
         device: "cpu", "cuda", "hip", "cuda:1" ...; "auto" takes the first card that a library can run on,
