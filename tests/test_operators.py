@@ -12,6 +12,7 @@ import onnx
 import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
 from onnx import TensorProto, helper
+from onnxruntime_ep_tunableop._control import operators
 from support.cards import BOTH, card_session, on_card
 from support.graphs import graph, model, value
 from support.sessions import EP, assigned, random
@@ -101,3 +102,29 @@ def test_what_claim_takes() -> None:
     assert {node.reason for node in told.operators if node.op_type == "Reshape"} == {
         "refused: claim=gemm takes MatMul and Gemm only"
     }
+
+
+def coverage_table() -> str:
+    """The table of docs/gpu.md, from the provider's own."""
+    rows: dict[str, list[str]] = {}
+    for row in operators():
+        opsets = str(row["first"]) if row["first"] == row["last"] else f"{row['first']}-{row['last']}"
+        name = f"{row['domain']}.{row['op']}" if row["domain"] else row["op"]
+        rows.setdefault(", ".join(row["types"]), []).append(f"{name} {opsets}")
+    lines = ["| types | operators, with their opsets |", "|---|---|"]
+    return "\n".join([*lines, *(f"| {types} | {', '.join(sorted(ops))} |" for types, ops in rows.items())])
+
+
+def test_the_documents_have_the_table_of_operators() -> None:
+    text = (Path(__file__).parent.parent / "docs" / "gpu.md").read_text(encoding="utf-8")
+    assert coverage_table() in text, f"\n{coverage_table()}"
+
+
+def test_every_definition_that_onnx_has_is_known_or_newer() -> None:
+    """A table that lags behind is no error, one that names versions which are none is."""
+    known = {(s.domain, s.name, s.since_version) for s in onnx.defs.get_all_schemas_with_history()}
+    for row in operators():
+        if row["domain"] or row["op"] == "SimplifiedLayerNormalization":
+            continue  # ONNX Runtime's own
+        for version in (row["first"], row["last"]):
+            assert ("", row["op"], version) in known, row

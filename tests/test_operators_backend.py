@@ -14,6 +14,8 @@ from onnxruntime_ep_tunableop._control import operators
 from support.cards import BOTH, card_session, on_card
 from support.sessions import EP, assigned
 
+NEWEST_OPSET = 25  # that onnxruntime 1.32 knows
+
 
 def backend_cases(names: set[str]) -> list[Any]:
     """Those of ONNX's own operators: only their modules are imported, all would take many seconds."""
@@ -28,9 +30,9 @@ def backend_cases(names: set[str]) -> list[Any]:
 def feeds_of(session: ort.InferenceSession, inputs: Any) -> dict[str, Any] | None:
     """None: something that is no plain tensor."""
     infos = session.get_inputs()
-    if len(infos) != len(inputs) or not all(isinstance(array, np.ndarray) for array in inputs):
+    if len(infos) != len(inputs) or not all(isinstance(a, (np.ndarray, np.generic)) for a in inputs):
         return None
-    return {info.name: array for info, array in zip(infos, inputs, strict=True)}
+    return {info.name: np.asarray(array) for info, array in zip(infos, inputs, strict=True)}
 
 
 @on_card(*BOTH)
@@ -42,6 +44,8 @@ def test_backend_cases_run_on_the_card() -> None:
         nodes = case.model.graph.node
         if len(nodes) != 1 or nodes[0].op_type not in table:
             continue
+        for imported in case.model.opset_import:  # newer than this onnxruntime, for new types alone
+            imported.version = min(imported.version, NEWEST_OPSET)
         settings = ort.SessionOptions()
         settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         settings.log_severity_level = 4
@@ -65,4 +69,5 @@ def test_backend_cases_run_on_the_card() -> None:
                 complaints.append(f"{case.name}: {str(error)[:300]}\n{told}")
     print(counts)
     assert not complaints, f"{len(complaints)}:\n" + "\n".join(complaints[:30])
-    assert table - set(counts) == set()
+    # ONNX Runtime's own, in ONNX's domain.
+    assert table - set(counts) == {"SimplifiedLayerNormalization"}, sorted(table - set(counts))

@@ -1,5 +1,6 @@
 #include "provider/operator_checks.h"
 
+#include "provider/element_type.h"
 #include "provider/kernels/axes.h"
 #include "provider/kernels/element.h"
 #include "provider/type_name.h"
@@ -46,6 +47,11 @@ std::optional<std::string> NotOneRowOfScales(const NodeView& node) {
   }
   if (same) return std::nullopt;
   return "the scale is broadcast, which its kernel does not do";
+}
+
+std::optional<std::string> ModOfFloats(const NodeView& node) {
+  if (!DataTypeOf(node.InputType(0)) || node.Int("fmod", 0) != 0) return std::nullopt;
+  return "floating point with fmod=0 has no kernel";
 }
 
 std::optional<std::string> IndicesAreOthers(const NodeView& node) {

@@ -24,6 +24,8 @@ std::optional<std::string> CastsToOthers(const NodeView& node);
 // dimensions as they are; or statistics are asked for that the kernel does not give.
 std::optional<std::string> NotOneRowOfScales(const NodeView& node);
 
+// Of Mod: floating point with the divisor's sign, which no definition before opset 28 has.
+std::optional<std::string> ModOfFloats(const NodeView& node);
 // Input 1 is no int32 or int64.
 std::optional<std::string> IndicesAreOthers(const NodeView& node);
 

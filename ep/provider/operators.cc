@@ -82,7 +82,7 @@ constexpr auto kTable = std::to_array<Operator>({
     Row("LessOrEqual", 12, 16, &CreateBinary, kNumbers),
     Row("Max", 8, 13, &CreateBinary, kNumbers, {.why_not = &MoreThanTwoInputs}),
     Row("Min", 8, 13, &CreateBinary, kNumbers, {.why_not = &MoreThanTwoInputs}),
-    Row("Mod", 10, 13, &CreateBinary, kNumbers),
+    Row("Mod", 10, 13, &CreateBinary, kNumbers, {.why_not = &ModOfFloats}),
     Row("Mul", 7, 14, &CreateBinary, kNumbers),
     Row("Or", 7, 7, &CreateBinary, kBool),
     Row("PRelu", 7, 16, &CreateBinary, kFloating | kWhole),
