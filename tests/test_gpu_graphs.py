@@ -198,12 +198,22 @@ def test_a_kernel_that_fails_while_it_is_captured_fails_its_run_alone() -> None:
         with pytest.raises(Exception, match="MatMul"):
             bound.run(x)
         assert graphs(session).alive == 0
-    faults("")
+        faults("")
+        for _ in range(2):
+            x = whole(RNG, 8)
+            assert np.array_equal(bound.run(x), answer(x))
+        session = card_session(chain(), enable_graph=1)
+        bound = Bound(session, 8, 1)
+    faults("capture_refuses")
+    for _ in range(2):
+        with pytest.raises(Exception, match="MatMul"):
+            bound.run(x)
     for _ in range(3):
         x = whole(RNG, 8)
         assert np.array_equal(bound.run(x), answer(x))
     stats = graphs(session)
-    assert (stats.discarded, stats.captured, stats.replayed) == (3, 1, 2)
+    assert (stats.discarded, stats.captured) == (2, 0)
+    assert stats.refused == {"a kernel failed whenever it was recorded": 1}
 
 
 @captures

@@ -152,6 +152,19 @@ def test_what_no_graph_can_serve_runs_without_one() -> None:
         with pytest.raises(Exception, match="X"):
             session.run(None, {"X": whole(RNG, 4).astype(np.float64)})
     assert count("captures") == 0
+    shape = helper.make_tensor_value_info("t", onnx.TensorProto.INT64, [2])
+    weight = numpy_helper.from_array(weights()[0], "W")
+    reshaped = model(
+        [helper.make_node("Reshape", ["X", "t"], ["r"]), helper.make_node("MatMul", ["r", "W"], ["Y"])],
+        [weight],
+    )
+    reshaped.graph.input.append(shape)
+    told = make(reshaped, claim="all")
+    x = whole(RNG, 4)
+    for _ in range(4):
+        got = told.run(None, {"X": x, "t": np.array([4, K])})[0]
+        assert np.array_equal(got, x @ weights()[0])
+    assert graphs(told).alive == 0
     settings = ort.SessionOptions()
     settings.execution_mode = ort.ExecutionMode.ORT_PARALLEL
     settings.inter_op_num_threads = 3

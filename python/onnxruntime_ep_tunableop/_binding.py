@@ -50,6 +50,11 @@ class FreshBinding(ort.IOBinding):
         else:
             self._again[name] = bind
 
+    @property
+    def has_inputs_on_a_card(self) -> bool:
+        """Some may be copied when they are bound."""
+        return bool(self._again)
+
     def refresh(self) -> None:
         """Binds every input on a card once more."""
         for bind in self._again.values():

@@ -33,6 +33,8 @@ Array = npt.NDArray[Any]
 Key = tuple[Any, ...]
 
 _VENDORS = {"cuda": 0x10DE, "hip": 0x1002}
+#: Below are numbers that callers may use themselves.
+_FIRST_NUMBER = 1 << 24
 #: Failures of a combination's runs that are forgiven: memory may be short for a moment.
 _FORGIVEN = 2
 #: Combinations that are remembered, for each graph that may be alive.
@@ -44,6 +46,16 @@ _KINDS = "biuf"
 def refusal(error: Exception) -> str:
     """Why ONNX Runtime captures no graphs of a model, or of its split over providers; "": another error."""
     return " ".join(str(error).partition(_REFUSAL)[2].split()).removeprefix("as ")
+
+
+def is_numbered(run_options: ort.RunOptions | None) -> bool:
+    """Whether these options name a graph."""
+    if run_options is None:
+        return False
+    try:
+        return int(run_options.get_run_config_entry("gpu_graph_id")) > 0
+    except (RuntimeError, ValueError):  # not set, or no number
+        return False
 
 
 @dataclass(frozen=True)
@@ -106,7 +118,7 @@ class Graphs:
         self._lock = threading.Lock()
         self._known: OrderedDict[Key, Known] = OrderedDict()
         self._alive: OrderedDict[Key, Buffers] = OrderedDict()
-        self._last_number = 0
+        self._last_number = _FIRST_NUMBER
 
     def run(
         self, session: ort.InferenceSession, output_names: Sequence[str] | None, feeds: dict[str, Any]

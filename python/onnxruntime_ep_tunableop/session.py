@@ -332,6 +332,12 @@ class InferenceSession(ort.InferenceSession):
     def run_with_iobinding(self, iobinding: ort.IOBinding, run_options: ort.RunOptions | None = None) -> None:
         """As `ort.InferenceSession`: runs on what is bound."""
         if isinstance(iobinding, FreshBinding):
+            if iobinding.has_inputs_on_a_card and _graphs.is_numbered(run_options):
+                raise OptionError(
+                    "gpu_graph_id: this onnxruntime has a provider of its own for cards, and copies an input "
+                    "on the card when it is bound; a replay would read another copy: use run(), or an "
+                    "ort.IOBinding(session) of your own, whose inputs are then not read anew"
+                )
             iobinding.refresh()
         super().run_with_iobinding(iobinding, run_options)
 

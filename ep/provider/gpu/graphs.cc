@@ -41,6 +41,7 @@ std::atomic<uint64_t> last_name{0};
 
 constexpr const char* kNotWhole =
     "not all kernels were called on the thread of the run (execution_mode=ORT_PARALLEL?)";
+constexpr const char* kCannot = "a kernel failed whenever it was recorded";
 constexpr const char* kCopied =
     "a tensor was copied to or from the host during the run, which a graph would not repeat: bind "
     "inputs and outputs on the card";
@@ -110,14 +111,14 @@ void Graphs::EvictOthers(int id) {
   while (bytes > limits_.bytes) {
     auto oldest = slots_.end();
     for (auto at = slots_.begin(); at != slots_.end(); ++at) {
-      if (at->first == id || !at->second.graph) continue;
+      if (at->first == id || BytesOf(at->second) == 0) continue;
       if (oldest == slots_.end() || at->second.used < oldest->second.used) oldest = at;
     }
     if (oldest == slots_.end()) break;
     bytes -= BytesOf(oldest->second);
+    if (oldest->second.graph) ++stats_.evicted;
     Drop(oldest->second);
     slots_.erase(oldest);
-    ++stats_.evicted;
   }
   Slot& slot = slots_.at(id);
   if (BytesOf(slot) > limits_.bytes) Refuse(slot, "its memory is more than graph_memory allows");
@@ -231,8 +232,11 @@ Status Graphs::EndCapture(Slot& slot, bool whole) {
   ++stats_.discarded;
   slot.runs = kOrdinaryRuns;
   if (device->lost()) return status;
-  // ONNX Runtime tells the caller of a kernel's failure, and the next run may do without.
-  if (!mine.run.failed) Fail(slot, status.ok() ? kNotWhole : std::string(status.message()));
+  if (mine.run.failed) {
+    Fail(slot, kCannot);  // ONNX Runtime tells the caller how
+  } else {
+    Fail(slot, status.ok() ? kNotWhole : std::string(status.message()));
+  }
   return Status::Ok();
 }
 

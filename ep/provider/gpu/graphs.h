@@ -99,7 +99,7 @@ class Graphs {
   struct Slot {
     uint32_t memory = 0;  // its name in the pools
     int runs = 0;         // whole ones, towards a capture
-    int failures = 0;     // runs of which nothing came, though ONNX Runtime did not fail
+    int failures = 0;     // runs of which nothing came, in a row
     DeviceGraph graph;
     ChoiceState choices;  // of the capture
     uint64_t used = 0;    // the larger, the later
