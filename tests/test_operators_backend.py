@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
 from onnxruntime_ep_tunableop._control import operators
@@ -27,12 +28,17 @@ def backend_cases(names: set[str]) -> list[Any]:
     return list(cases._NodeTestCases)
 
 
-def feeds_of(session: ort.InferenceSession, inputs: Any) -> dict[str, Any] | None:
-    """None: something that is no plain tensor."""
-    infos = session.get_inputs()
-    if len(infos) != len(inputs) or not all(isinstance(a, (np.ndarray, np.generic)) for a in inputs):
+def plain(values: Any) -> list[Any] | None:
+    """As numpy has them. None: something that is no tensor, or of a type that numpy does not have."""
+    arrays = [
+        onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
+        for value in values
+    ]
+    if not all(
+        isinstance(array, (np.ndarray, np.generic)) and array.dtype.kind in "biuf" for array in arrays
+    ):
         return None
-    return {info.name: np.asarray(array) for info, array in zip(infos, inputs, strict=True)}
+    return [np.asarray(array) for array in arrays]
 
 
 @on_card(*BOTH)
@@ -56,12 +62,14 @@ def test_backend_cases_run_on_the_card() -> None:
         if not any(provider == EP for provider, _, _ in assigned(session)):
             continue
         for inputs, outputs in case.data_sets:
-            feeds = feeds_of(session, inputs)
-            if feeds is None:
+            given, wanted = plain(inputs), plain(outputs)
+            infos = session.get_inputs()
+            if given is None or wanted is None or len(given) != len(infos):
                 continue
+            feeds = {info.name: array for info, array in zip(infos, given, strict=True)}
             counts[nodes[0].op_type] += 1
             try:
-                for got, expected in zip(session.run(None, feeds), outputs, strict=True):
+                for got, expected in zip(session.run(None, feeds), wanted, strict=True):
                     assert got.dtype == expected.dtype
                     np.testing.assert_allclose(got, expected, rtol=case.rtol, atol=case.atol)
             except Exception as error:

@@ -348,7 +348,8 @@ class InferenceSession(ort.InferenceSession):
                 f"{', '.join(self.get_providers())}); is it first in the list and registered?"
             )
         explanation = _control.explain(self)
-        if not any(node.claimed for node in explanation.nodes):
+        every: list[_control.Node | _control.OtherNode] = [*explanation.nodes, *explanation.operators]
+        if not any(node.claimed for node in every):
             why = "; ".join(sorted({node.reason for node in explanation.nodes})) or "it has no MatMul or Gemm"
             if before := self.get_providers()[: self.get_providers().index(EP_NAME)]:
                 why += f"; {', '.join(before)} came first and took what there was: put {EP_NAME} before it"

@@ -252,7 +252,11 @@ Status InitOpKernel(OpKernel& kernel, void* state, const OrtKernelInfo* info) {
 Status OpKernel::Find(const char* family, const char* t0, const char* t1, const char* entry,
                       DeviceFunction* function) const {
   Result<DeviceFunction> found = gpu_->card().kernels().Get(family, t0, t1, entry);
-  if (!found.ok()) return found.TakeStatus();
+  if (!found.ok()) {
+    return {found.status().code(), std::string(op_->op) + ": " +
+                                       std::string(found.status().message()) +
+                                       "; with claim=gemm a session needs no such kernels"};
+  }
   *function = std::move(found).value();
   return Status::Ok();
 }
