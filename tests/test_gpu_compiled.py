@@ -125,6 +125,27 @@ def test_a_card_that_is_newer_than_its_compiler() -> None:
 
 
 @on_card(*BOTH)
+def test_modules_are_compiled_before_kernels_are_made_several_at_once() -> None:
+    card_session(proto(), claim="all")  # the small one
+    faults("compile_slow:100")
+    nodes = [
+        helper.make_node("MatMul", ["X", "W"], ["a"]),
+        helper.make_node("Softmax", ["a"], ["b"]),
+        helper.make_node("Transpose", ["b"], ["c"], perm=[1, 0]),
+        helper.make_node("ReduceMax", ["c"], ["d"], axes=[1], keepdims=1),
+        helper.make_node("Equal", ["c", "d"], ["e"]),
+        helper.make_node("Where", ["e", "c", "d"], ["Y"]),
+    ]
+    body = model(graph(nodes, [value("X", ["n", 8])], [value("Y", None)], {"W": random((8, 12), 1)}), 13)
+    before = count("compiles")
+    session = card_session(body, claim="all")
+    assert len(ours(session)) == 6
+    assert count("compiles") == before + 5
+    if len(os.sched_getaffinity(0)) > 1:
+        assert count("compiling_at_once:2") >= 2  # two at least are made while another one is
+
+
+@on_card(*BOTH)
 def test_a_launch_that_fails_is_the_runs_error() -> None:
     session = card_session(proto(), claim="all")
     right(session)

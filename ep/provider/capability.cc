@@ -1,12 +1,14 @@
 #include "provider/capability.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <unordered_set>
 #include <utility>
 
 #include "provider/cpu_preferred.h"
 #include "provider/element_type.h"
+#include "provider/kernels_ahead.h"
 #include "provider/node_view.h"
 #include "provider/operators.h"
 #include "provider/ort_runtime.h"
@@ -180,6 +182,31 @@ Verdict DecideOperator(const NodeView& node, bool has_kernel, const ClaimRules& 
   return Claimed(std::string(TypeName(node.InputType(op->typed))));
 }
 
+namespace {
+
+// Compiles what the claimed operators need, and gives those up whose kernels cannot be.
+void PrepareKernels(const std::vector<NodeView>& nodes, const ClaimRules& rules,
+                    std::vector<Verdict>& verdicts) {
+  std::vector<ModuleName> modules;
+  std::vector<std::optional<size_t>> needs(nodes.size());  // of `modules`
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const Operator* op = FindOperator(nodes[i].domain(), nodes[i].op());
+    if (!verdicts[i].claimed || op == nullptr) continue;
+    const std::optional<ModuleName> module = ModuleOf(*op, nodes[i]);
+    if (!module.has_value()) continue;
+    const auto known = std::find(modules.begin(), modules.end(), *module);
+    needs[i] = known - modules.begin();
+    if (known == modules.end()) modules.push_back(*module);
+  }
+  const std::vector<Status> made = rules.prepare(modules);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (!needs[i].has_value() || made[*needs[i]].ok()) continue;
+    verdicts[i] = Refused(std::string(made[*needs[i]].message()));
+  }
+}
+
+}  // namespace
+
 Status ClaimNodes(const OrtGraph* graph, OrtEpGraphSupportInfo* support, const ClaimRules& rules,
                   std::vector<NodeDecision>& decisions, const StockAdvice& advice) {
   const char* graph_name = nullptr;
@@ -198,6 +225,7 @@ Status ClaimNodes(const OrtGraph* graph, OrtEpGraphSupportInfo* support, const C
   }
   if (rules.on_card && rules.only_products.empty()) {
     TUNABLEOP_RETURN_IF_ERROR(LeaveShapesToCpu(graph, nodes, verdicts));
+    if (rules.prepare) PrepareKernels(nodes, rules, verdicts);
   }
   for (size_t i = 0; i < nodes.size(); ++i) {
     const NodeView& node = nodes[i];

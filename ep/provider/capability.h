@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,7 @@
 namespace tunableop {
 
 class NodeView;
+struct ModuleName;
 
 // What was decided about one node: a MatMul or Gemm, or, on a card, any other.
 struct NodeDecision {
@@ -60,6 +62,9 @@ struct ClaimRules {
   // On a card, of nodes that are no MatMul or Gemm: why none is claimed; empty: those of
   // operators.h are.
   std::string only_products = {};
+  // Makes the modules that the claimed ones need ready, and says of each what refused it, if
+  // anything did; null: nobody does.
+  std::function<std::vector<Status>(std::span<const ModuleName> modules)> prepare = {};
 };
 
 // Pure: no ONNX Runtime call. `reason` is for a person. A node that is no MatMul or Gemm is not a

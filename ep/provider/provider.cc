@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "backends/rtc/kernel_library.h"
@@ -12,11 +13,15 @@
 #include "provider/gpu/allocators.h"
 #include "provider/guard.h"
 #include "provider/ort_runtime.h"
+#include "provider/processors.h"
 #include "provider/run_gate.h"
 #include "provider/sessions.h"
 
 namespace tunableop {
 namespace {
+
+// That compile at once. No session needs many modules, and each takes a second or two.
+constexpr size_t kCompilers = 8;
 
 // Why no operator but MatMul and Gemm is claimed on this card; empty: others are.
 std::string WhyOnlyProducts(ClaimPolicy policy, Card& card) {
@@ -45,6 +50,9 @@ ClaimRules RulesOf(const SessionState& state, const GpuSession* gpu) {
   // and transpositions into them, which it cannot when they are ours (docs/benchmarks.md).
   rules.leaves_computed = rules.policy == ClaimPolicy::kAuto && HasStockGpu();
   rules.only_products = WhyOnlyProducts(rules.policy, gpu->card());
+  rules.prepare = [&card = gpu->card()](std::span<const ModuleName> modules) {
+    return card.kernels().Prepare(modules, std::min(kCompilers, ProcessorsOfProcess().size()));
+  };
   for (const DataType type :
        {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16, DataType::kFloat64}) {
     if (gpu->card().Runs(type)) rules.types.push_back(type);

@@ -291,6 +291,27 @@ def test_threads_that_ask_at_once_compile_once() -> None:
 
 
 @on_card(*BOTH)
+def test_modules_are_made_ahead_several_at_once() -> None:
+    device = card()
+    kernels = library(device=device)
+    names = [("sim", type_name, "") for type_name in ("f32", "f64", "i64")]
+    faults("compile_slow:50")
+    words = kernels.prepare([*names, *names, ("sim", "bf16", ""), ("absent", "f32", "")], 3)
+    assert words[:6] == [""] * 6
+    assert "no kernels of sim for bf16" in words[6]
+    assert words[7] == "there is no family of kernels 'absent'"
+    assert count("compiles") == 4
+    assert count("compiling_at_once:3") >= 1
+    scaled(kernels.get("sim", "f32", "", "scale"), device)
+    assert "no kernels" in refusal(kernels.get, "sim", "bf16", "", "scale")
+    assert "there is no family" in refusal(kernels.get, "absent", "f32", "", "scale")
+    assert count("compiles") == 4
+    assert kernels.prepare([], 8) == []
+    assert kernels.prepare(names, 0) == ["", "", ""]
+    assert count("compiles") == 4
+
+
+@on_card(*BOTH)
 def test_a_refusal_is_remembered_and_want_of_memory_is_not() -> None:
     device = card()
     kernels = library(device=device)

@@ -1,7 +1,11 @@
 #include "backends/rtc/kernel_library.h"
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 namespace tunableop {
@@ -12,6 +16,14 @@ using Clock = std::chrono::steady_clock;
 std::string MsSince(Clock::time_point begin) {
   const std::chrono::duration<double, std::milli> ms = Clock::now() - begin;
   return std::to_string(std::lround(ms.count())) + " ms";
+}
+
+std::string WordsOf(const ModuleName& name) {
+  std::string words = name.family;
+  for (const std::string& type : {name.t0, name.t1}) {
+    if (!type.empty()) words.append(" ").append(type);
+  }
+  return words;
 }
 
 Status Copy(const Status& status) { return {status.code(), std::string(status.message())}; }
@@ -62,54 +74,78 @@ std::string KernelLibrary::CompilerPath() const {
   return Available().ok() ? compiler_->path() : "";
 }
 
+KernelLibrary::Module& KernelLibrary::Find(const ModuleName& name) {
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<Module>& place = modules_[WordsOf(name)];
+  if (place == nullptr) place = std::make_unique<Module>();
+  return *place;
+}
+
+Status KernelLibrary::Make(const ModuleName& name, Module& module) {
+  if (!module.refused.ok()) return Copy(module.refused);
+  if (module.native != nullptr) return Status::Ok();
+  Text text;
+  text.name = WordsOf(name);
+  text.source = settings_.source(name.family);
+  if (text.source.empty()) {
+    return {StatusCode::kNotFound, "there is no family of kernels '" + name.family + "'"};
+  }
+  std::vector<std::string> macros;
+  if (!name.t0.empty()) macros.push_back("TUNABLEOP_T0=" + name.t0);
+  if (!name.t1.empty()) macros.push_back("TUNABLEOP_T1=" + name.t1);
+  text.options = compiler_->Options(macros);
+  text.file = text.name + " " + device_->info().arch;
+  for (char& c : text.file) c = c == ' ' || c == '/' ? '-' : c;
+  text.digest.Add(compiler_->identity());
+  for (const std::string& option : text.options) text.digest.Add(option);
+  text.digest.Add(text.source);
+  Status status = Load(text, &module.native);
+  if (status.code() == StatusCode::kNotSupported) module.refused = Copy(status);
+  return status;
+}
+
 Result<DeviceFunction> KernelLibrary::Get(std::string_view family, std::string_view t0,
                                           std::string_view t1, const char* entry) {
   TUNABLEOP_RETURN_IF_ERROR(Available());
-  Text text;
-  text.name = family;
-  for (const std::string_view type : {t0, t1}) {
-    if (!type.empty()) text.name.append(" ").append(type);
-  }
-  Module* module = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    std::unique_ptr<Module>& place = modules_[text.name];
-    if (place == nullptr) place = std::make_unique<Module>();
-    module = place.get();
-  }
-  const std::lock_guard lock(module->mutex);
-  if (!module->refused.ok()) return Copy(module->refused);
-  if (module->native == nullptr) {
-    text.source = settings_.source(family);
-    if (text.source.empty()) {
-      return Status(StatusCode::kNotFound,
-                    "there is no family of kernels '" + std::string(family) + "'");
-    }
-    std::vector<std::string> macros;
-    if (!t0.empty()) macros.push_back("TUNABLEOP_T0=" + std::string(t0));
-    if (!t1.empty()) macros.push_back("TUNABLEOP_T1=" + std::string(t1));
-    text.options = compiler_->Options(macros);
-    text.file = text.name + " " + device_->info().arch;
-    for (char& c : text.file) c = c == ' ' || c == '/' ? '-' : c;
-    text.digest.Add(compiler_->identity());
-    for (const std::string& option : text.options) text.digest.Add(option);
-    text.digest.Add(text.source);
-    Status status = Load(text, &module->native);
-    if (!status.ok()) {
-      if (status.code() == StatusCode::kNotSupported) module->refused = Copy(status);
-      return status;
-    }
-  }
-  if (const auto known = module->functions.find(entry); known != module->functions.end()) {
+  const ModuleName name{std::string(family), std::string(t0), std::string(t1)};
+  Module& module = Find(name);
+  const std::lock_guard lock(module.mutex);
+  TUNABLEOP_RETURN_IF_ERROR(Make(name, module));
+  if (const auto known = module.functions.find(entry); known != module.functions.end()) {
     return DeviceFunction(*device_, known->second);
   }
-  Result<NativeFunction> function = device_->FunctionOf(module->native, entry);
+  Result<NativeFunction> function = device_->FunctionOf(module.native, entry);
   if (!function.ok()) {
     Status status = function.TakeStatus();
-    return Status(status.code(), text.name + ": " + std::string(status.message()));
+    return Status(status.code(), WordsOf(name) + ": " + std::string(status.message()));
   }
-  module->functions.emplace(entry, function.value());
+  module.functions.emplace(entry, function.value());
   return DeviceFunction(*device_, function.value());
+}
+
+std::vector<Status> KernelLibrary::Prepare(std::span<const ModuleName> modules, size_t threads) {
+  std::vector<Status> made(modules.size());
+  if (!Available().ok()) {
+    for (Status& status : made) status = Available();
+    return made;
+  }
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < modules.size(); i = next++) {
+      Module& module = Find(modules[i]);
+      const std::lock_guard lock(module.mutex);
+      made[i] = Make(modules[i], module);
+    }
+  };
+  std::vector<std::jthread> helpers;  // this thread is one of them
+  const size_t count = std::min(threads, modules.size());
+  try {
+    while (helpers.size() + 1 < count) helpers.emplace_back(work);
+  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): fewer do it, then
+  }
+  work();
+  helpers.clear();  // joins them
+  return made;
 }
 
 Status KernelLibrary::Load(const Text& text, NativeModule* module) {

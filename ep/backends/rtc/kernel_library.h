@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,14 @@ class DeviceFunction {
  private:
   const Device* device_ = nullptr;
   NativeFunction function_ = nullptr;
+};
+
+// A family compiled for some types: what is compiled at once.
+struct ModuleName {
+  std::string family;
+  std::string t0;  // "f16"; empty: the family has none
+  std::string t1;
+  bool operator==(const ModuleName&) const = default;
 };
 
 // Thread-safe. A module is compiled once however many ask for it at once. What a compiler or a
@@ -70,6 +79,10 @@ class KernelLibrary {
   // kNotSupported: cannot be compiled or loaded here. kNotFound: there is no such family or entry.
   Result<DeviceFunction> Get(std::string_view family, std::string_view t0, std::string_view t1,
                              const char* entry);
+  // Makes modules ready that Get will be asked for, on as many threads at once: compiling is most
+  // of the time that a machine's first session takes. Comes back when all are made or refused, with
+  // what came of each. A mistake about what will be needed costs nothing but time.
+  std::vector<Status> Prepare(std::span<const ModuleName> modules, size_t threads);
 
  private:
   struct Module {
@@ -80,6 +93,9 @@ class KernelLibrary {
   };
   struct Text;
 
+  Module& Find(const ModuleName& name);
+  // The module's lock is held.
+  Status Make(const ModuleName& name, Module& module);
   Status Load(const Text& text, NativeModule* module);
   Status Compile(const Text& text, NativeModule* module);
   void Keep(const Text& text, const std::vector<std::byte>& code);

@@ -1,6 +1,7 @@
 #include "core/compile.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -105,6 +106,11 @@ CompilerResult CompileProgram(Program* program, const CompilerFlavour& flavour, 
                               const char* const* options) {
   if (program == nullptr) return CompilerResult::kInvalidProgram;
   Count("compiles");
+  static std::atomic<int> compiling{0};
+  const struct Busy {
+    Busy() { Count("compiling_at_once:" + std::to_string(++compiling)); }
+    ~Busy() { --compiling; }
+  } busy;
   if (FaultOn("compile_slow")) {
     std::this_thread::sleep_for(std::chrono::milliseconds(FaultArgument("compile_slow", 0, 10)));
   }

@@ -13,9 +13,9 @@ SIM_API void sim_gpu_set_faults(const char* specification);
 // "events_destroyed", "copies", "bytes_copied", "fills", "syncs", "device_syncs", "matmuls",
 // "kernels", "kernels:ID", "transforms", "heuristics", "algo_checks", "handles",
 // "handles_destroyed", "descriptors", "descriptors_destroyed", "captures", "graphs",
-// "graph_launches", "programs", "programs_destroyed", "compiles", "modules", "modules_unloaded",
-// "launches" (of loaded code), "device_kernels" (that ran), "device_kernels:NAME", "hanging",
-// "illegal_address", "misuse", "misuse:WHAT".
+// "graph_launches", "programs", "programs_destroyed", "compiles", "compiling_at_once:N", "modules",
+// "modules_unloaded", "launches" (of loaded code), "device_kernels" (that ran),
+// "device_kernels:NAME", "hanging", "illegal_address", "misuse", "misuse:WHAT".
 SIM_API int64_t sim_gpu_count(const char* what);
 SIM_API void sim_gpu_reset_counts();
 // Ends kernels that hang.

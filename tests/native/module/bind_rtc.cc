@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -228,6 +229,21 @@ inline void BindLibrary(py::module_& module) {
             return Taken(self.get().Get(family, t0, t1, entry.c_str()));
           },
           py::arg("family"), py::arg("t0"), py::arg("t1"), py::arg("entry"), py::keep_alive<0, 1>())
+      .def(
+          "prepare",
+          [](Library& self,
+             const std::vector<std::tuple<std::string, std::string, std::string>>& names,
+             size_t threads) {
+            std::vector<ModuleName> modules;
+            for (const auto& [family, t0, t1] : names) modules.push_back({family, t0, t1});
+            std::vector<std::string> words;
+            const py::gil_scoped_release released;
+            for (const Status& status : self.get().Prepare(modules, threads)) {
+              words.emplace_back(status.message());
+            }
+            return words;
+          },
+          py::arg("modules"), py::arg("threads"), "Of each what refused it, or nothing.")
       .def("get_at_once", &GetAtOnce, py::call_guard<py::gil_scoped_release>());
 }
 

@@ -1,0 +1,76 @@
+#include "provider/kernels_ahead.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "provider/kernels/element.h"
+#include "provider/kernels/op_kernels.h"
+
+namespace tunableop {
+namespace {
+
+// How a family's types follow from a node's.
+enum class Typing : uint8_t {
+  kSame,        // of the typed input, twice
+  kInOut,       // of that and of the output
+  kWidth,       // the width of that, twice
+  kWidthIndex,  // the width of that, and the type of input 1
+};
+
+struct Family {
+  OrtKernelCreateFunc create;
+  const char* name;
+  Typing typing;
+};
+
+constexpr Family kFamilies[] = {
+    {&CreateBinary, "binary", Typing::kInOut},
+    {&CreateUnary, "unary", Typing::kInOut},
+    {&CreateClip, "unary", Typing::kInOut},
+    {&CreateCast, "cast", Typing::kInOut},
+    {&CreateNorm, "layer_norm", Typing::kSame},
+    {&CreateSoftmax, "softmax", Typing::kSame},
+    {&CreateReduce, "reduce", Typing::kSame},
+    {&CreateArg, "reduce", Typing::kSame},
+    {&CreateCumSum, "reduce", Typing::kSame},
+    {&CreateConcat, "copy", Typing::kWidth},
+    {&CreateExpand, "copy", Typing::kWidth},
+    {&CreatePad, "copy", Typing::kWidth},
+    {&CreateSlice, "copy", Typing::kWidth},
+    {&CreateSplit, "copy", Typing::kWidth},
+    {&CreateTile, "copy", Typing::kWidth},
+    {&CreateTranspose, "copy", Typing::kWidth},
+    {&CreateWhere, "where", Typing::kWidth},
+    {&CreateGather, "gather", Typing::kWidthIndex},
+    {&CreateGatherElements, "gather", Typing::kWidthIndex},
+    {&CreateGatherNd, "gather", Typing::kWidthIndex},
+};
+
+}  // namespace
+
+std::optional<ModuleName> ModuleOf(const Operator& op, const NodeView& node) {
+  const auto* const family =
+      std::find_if(std::begin(kFamilies), std::end(kFamilies),
+                   [&](const Family& one) { return one.create == op.create; });
+  if (family == std::end(kFamilies)) return std::nullopt;
+  const ONNXTensorElementDataType type = node.InputType(op.typed);
+  ModuleName module{family->name, ModuleType(type), ModuleType(type)};
+  switch (family->typing) {
+    case Typing::kSame:
+      break;
+    case Typing::kInOut:
+      module.t1 = ModuleType(node.OutputType(0));
+      break;
+    case Typing::kWidth:
+      module.t0 = module.t1 = WidthType(type);
+      break;
+    case Typing::kWidthIndex:
+      module.t0 = WidthType(type);
+      module.t1 = ModuleType(node.InputType(1));
+      break;
+  }
+  if (module.t0.empty() || module.t1.empty()) return std::nullopt;
+  return module;
+}
+
+}  // namespace tunableop
