@@ -13,6 +13,7 @@ namespace {
 enum class Typing : uint8_t {
   kSame,        // of the typed input, twice
   kInOut,       // of that and of the output
+  kInOther,     // the same, where they differ: else it is a copy, without a kernel
   kWidth,       // the width of that, twice
   kWidthIndex,  // the width of that, and the type of input 1
 };
@@ -27,7 +28,7 @@ constexpr Family kFamilies[] = {
     {&CreateBinary, "binary", Typing::kInOut},
     {&CreateUnary, "unary", Typing::kInOut},
     {&CreateClip, "unary", Typing::kInOut},
-    {&CreateCast, "cast", Typing::kInOut},
+    {&CreateCast, "cast", Typing::kInOther},
     {&CreateNorm, "layer_norm", Typing::kSame},
     {&CreateSoftmax, "softmax", Typing::kSame},
     {&CreateReduce, "reduce", Typing::kSame},
@@ -59,7 +60,9 @@ std::optional<ModuleName> ModuleOf(const Operator& op, const NodeView& node) {
     case Typing::kSame:
       break;
     case Typing::kInOut:
+    case Typing::kInOther:
       module.t1 = ModuleType(node.OutputType(0));
+      if (family->typing == Typing::kInOther && module.t0 == module.t1) return std::nullopt;
       break;
     case Typing::kWidth:
       module.t0 = module.t1 = WidthType(type);

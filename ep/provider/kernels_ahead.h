@@ -10,8 +10,9 @@
 
 namespace tunableop {
 
-// The module that the node's kernel asks for first; nullopt: none, or not known. Only a guess: what
-// it misses is compiled when the kernel is made.
+// The module that the node's kernel asks for; nullopt: none, or not known. What this misses is
+// compiled when the kernel is made; a module that is named here and cannot be compiled keeps the
+// node off the card.
 std::optional<ModuleName> ModuleOf(const Operator& op, const NodeView& node);
 
 }  // namespace tunableop
