@@ -146,6 +146,9 @@ def test_what_no_graph_can_serve_runs_without_one() -> None:
         assert session.run(None, {"X": whole(RNG, 1)[:0]})[0].shape == (0, K)
         value = ort.OrtValue.ortvalue_from_numpy(whole(RNG, 4))
         assert np.array_equal(session.run(None, {"X": value})[0], answer(value.numpy()))
+        both = session.run(["Y", "Y"], {"X": value.numpy()})
+        assert np.array_equal(both[0], both[1])
+        assert np.array_equal(both[0], answer(value.numpy()))
     with pytest.raises(Exception, match="X"):
         session.run(None, {})
     for _ in range(3):

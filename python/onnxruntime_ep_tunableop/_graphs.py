@@ -86,8 +86,8 @@ class Buffers:
     binding: ort.IOBinding
     options: ort.RunOptions
     call: _core.GraphCall
-    own_bytes: int  #: of the buffers
-    bytes: int  #: and of what the graph has on the card
+    own_bytes: int = 0  #: of the buffers
+    bytes: int = 0  #: and of what the graph has on the card
     lock: threading.Lock = field(default_factory=threading.Lock)
     captured: bool = False
     closed: bool = False
@@ -123,7 +123,7 @@ class Graphs:
     def run(
         self, session: ort.InferenceSession, output_names: Sequence[str] | None, feeds: dict[str, Any]
     ) -> list[Array] | None:
-        """The outputs; None: this run needs ONNX Runtime, and says so to `after`."""
+        """The outputs; None: this run is one for ONNX Runtime, and then for `learn`."""
         arrays = self._arrays(feeds)
         if arrays is None:
             return None
@@ -169,6 +169,8 @@ class Graphs:
         without = "" if plain else "an output is no tensor of numbers"
         if plain and any(result.size == 0 for result in results):
             without = "an output has no elements"
+        if len(set(names)) < len(names):
+            without = "an output is asked for twice"
         known = Known([(result.shape, result.dtype) for result in results] if plain else [], without)
         with self._lock:
             self._known.setdefault(key, known)
@@ -212,14 +214,27 @@ class Graphs:
             number = self._last_number
         self._make_room(session, graphs=1, size=size)
         try:
-            inputs = {
-                name: self._memory.value(array.shape, array.dtype)
-                for name, array in zip(self._names, arrays, strict=True)
-            }
-            outputs = [self._memory.value(shape, dtype) for shape, dtype in known.outputs]
+            made = self._bind(session, number, names, arrays, known)
         except Exception as error:
-            self._fail(session, key, None, f"there is no memory for its inputs and outputs: {error}")
+            self._fail(session, key, None, f"its inputs and outputs cannot be bound: {error}")
             return None
+        made.bytes = made.own_bytes = size
+        with self._lock:
+            return self._alive.setdefault(key, made)
+
+    def _bind(
+        self,
+        session: ort.InferenceSession,
+        number: int,
+        names: tuple[str, ...],
+        arrays: list[Array],
+        known: Known,
+    ) -> Buffers:
+        inputs = {
+            name: self._memory.value(array.shape, array.dtype)
+            for name, array in zip(self._names, arrays, strict=True)
+        }
+        outputs = [self._memory.value(shape, dtype) for shape, dtype in known.outputs]
         binding = ort.IOBinding(session)
         for name, value in inputs.items():
             binding.bind_ortvalue_input(name, value)
@@ -234,14 +249,13 @@ class Graphs:
             [value.data_ptr() for value in inputs.values()],
             [value.data_ptr() for value in outputs],
         )
-        made = Buffers(number, inputs, outputs, known.outputs, binding, options, call, size, size)
-        with self._lock:
-            return self._alive.setdefault(key, made)
+        return Buffers(number, inputs, outputs, known.outputs, binding, options, call)
 
     def _run(
         self, session: ort.InferenceSession, key: Key, buffers: Buffers, arrays: list[Array]
     ) -> list[Array]:
-        arrays = [np.ascontiguousarray(array) for array in arrays]
+        # Not of all: a scalar would get a dimension.
+        arrays = [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
         results = [np.empty(shape, dtype) for shape, dtype in buffers.shapes]
         if buffers.captured and buffers.call.run(arrays, results):
             return results
