@@ -235,7 +235,8 @@ def bound(
     if graph is not None:
         options = ort.RunOptions()
         options.add_run_config_entry("gpu_graph_id", str(graph))
-    binding = session.io_binding()
+    # Ours would bind the inputs anew before each run, which a replay does not see.
+    binding = session.io_binding() if graph is None else ort.IOBinding(session)
     place = on_card if graph is None else on_our_card
     kept = []
     for name, values in feed.items():
