@@ -9,7 +9,7 @@ from typing import Any
 import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
 import pytest
-from onnxruntime_ep_tunableop import _core, _devices, session
+from onnxruntime_ep_tunableop import _arguments, _core, _devices
 from support.graphs import matmul_model
 from support.sessions import EP, needs_names, random
 
@@ -204,7 +204,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         _devices, "add", lambda options, device, texts: seen.update(added=device.id, texts=texts)
     )
     monkeypatch.setattr(_devices, "add_stock", lambda options, added: seen.update(stock=list(added)))
-    monkeypatch.setattr(session, "_add", lambda options, others: seen.update(others=list(others)))
+    monkeypatch.setattr(_arguments, "add", lambda options, others: seen.update(others=list(others)))
     return seen
 
 

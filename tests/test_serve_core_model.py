@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from onnxruntime_ep_tunableop.serve.metadata import Signature
 from onnxruntime_ep_tunableop.serve.model import Model
 from onnxruntime_ep_tunableop.serve.protocol import DATATYPES, InferRequest, Kind, ProtocolError, Tensor
-from onnxruntime_ep_tunableop.serve.settings import ModelSettings
+from onnxruntime_ep_tunableop.serve.settings import ModelSettings, SettingsError
 from support.graphs import graph, model, value
 from support.serving import one_node, plus, request, save, sentence, small_bert, tensor
 
@@ -270,7 +270,7 @@ def test_a_file_that_is_no_model(tmp_path: Path) -> None:
         Model(ModelSettings("m", path), "7", path, tmp_path / "cache.json")
     assert caught.value.kind is Kind.FAILED
     save(tmp_path, "m", plus(1))
-    with pytest.raises(ProtocolError, match="no option 'tunning'"):
+    with pytest.raises(SettingsError, match="no option 'tunning'"):
         Model(ModelSettings("m", path, options={"tunning": "off"}), "1", path, tmp_path / "cache.json")
 
 

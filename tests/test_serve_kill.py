@@ -169,7 +169,10 @@ def test_kill_under_load_loses_no_more_than_the_last_moments(tmp_path: Path, mod
     cache = tmp_path / "state" / "small.tune.json"
     with serving(tmp_path, model, "--warm", str(shapes), "--save-every", "0.1") as server:
         load = Load(server, rest=3, grpc_calls=2, largest=3)
-        until(lambda: load.outcomes["ok"] > 50 and cache.exists(), "requests come, and the cache is saved")
+        until(
+            lambda: load.outcomes["ok"] > 50 and cache.exists() and entries(tmp_path) == 3,
+            "requests come, and the cache is saved",
+        )
         assert server.end(signal.SIGKILL)[0] == -signal.SIGKILL
         load.until_gone()
     assert entries(tmp_path) == 3

@@ -114,6 +114,8 @@ def test_stats_count_what_happened() -> None:
     counted = {key: value for key, value in vars(before).items() if key != "session_seconds"}
     assert counted.pop("tuning") == "online"
     assert counted.pop("device") == "cpu"
+    graphs = counted.pop("graphs")
+    assert not any(vars(graphs).values())
     assert not any(counted.values())
     assert before.hit_rate == 0.0
     for _ in range(4):

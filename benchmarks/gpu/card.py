@@ -213,7 +213,9 @@ def on_our_card(card: Card, values: NDArray[Any]) -> ort.OrtValue:
 
     tunableop.register()
     ours = [d for d in ort.get_ep_devices() if d.ep_name == tunableop.get_ep_name()]
-    device = next(d for d in ours if d.ep_metadata["backend"] == card.backend)
+    device = next((d for d in ours if d.ep_metadata.get("backend") == card.backend), None)
+    if device is None:
+        return on_card(card, values)
     info = device.memory_info(ort.OrtDeviceMemoryType.DEFAULT)
     value = ort.OrtValue.ortvalue_from_shape_and_type(list(values.shape), values.dtype, memory_info=info)
     value.update_inplace(values)
