@@ -8,6 +8,7 @@
 
 #include "provider/cpu_preferred.h"
 #include "provider/element_type.h"
+#include "provider/fusion/groups.h"
 #include "provider/kernels_ahead.h"
 #include "provider/node_view.h"
 #include "provider/operators.h"
@@ -63,22 +64,6 @@ Result<bool> HasKernel(const NodeView& node, OrtEpGraphSupportInfo* support) {
   TUNABLEOP_RETURN_IF_ORT_ERROR(
       Ort().ep_api->EpGraphSupportInfo_LookUpKernel(support, node.node(), &kernel));
   return kernel != nullptr;
-}
-
-Result<std::vector<NodeView>> ReadNodes(const OrtGraph* graph) {
-  const OrtApi& api = *Ort().api;
-  size_t count = 0;
-  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Graph_GetNumNodes(graph, &count));
-  std::vector<const OrtNode*> nodes(count);
-  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Graph_GetNodes(graph, nodes.data(), count));
-  std::vector<NodeView> views;
-  views.reserve(count);
-  for (const OrtNode* node : nodes) {
-    Result<NodeView> view = NodeView::Read(node);
-    if (!view.ok()) return view.TakeStatus();
-    views.push_back(std::move(view).value());
-  }
-  return views;
 }
 
 Result<std::unordered_set<std::string_view>> InputsOf(const OrtGraph* graph) {
@@ -184,25 +169,90 @@ Verdict DecideOperator(const NodeView& node, bool has_kernel, const ClaimRules& 
 
 namespace {
 
-// Compiles what the claimed operators need, and gives those up whose kernels cannot be.
+// Modules without doubles, and what became of each.
+class Modules {
+ public:
+  size_t Add(ModuleName name) {
+    const auto known = std::find(names_.begin(), names_.end(), name);
+    if (known != names_.end()) return static_cast<size_t>(known - names_.begin());
+    names_.push_back(std::move(name));
+    return names_.size() - 1;
+  }
+  void Prepare(const ClaimRules& rules) { made_ = rules.prepare(names_); }
+  const Status& Made(size_t i) const { return made_[i]; }
+
+ private:
+  std::vector<ModuleName> names_;
+  std::vector<Status> made_;
+};
+
+// Compiles what the claimed operators and groups need, and gives those up whose kernels cannot be.
 void PrepareKernels(const std::vector<NodeView>& nodes, const ClaimRules& rules,
-                    std::vector<Verdict>& verdicts) {
-  std::vector<ModuleName> modules;
-  std::vector<std::optional<size_t>> needs(nodes.size());  // of `modules`
+                    std::vector<Verdict>& verdicts, std::vector<FoundGroup>& groups) {
+  Modules modules;
+  std::vector<bool> grouped(nodes.size(), false);
+  std::vector<std::vector<size_t>> wants;  // of groups
+  for (const FoundGroup& found : groups) {
+    std::vector<size_t>& wanted = wants.emplace_back();
+    for (const ModuleName& name : found.group.modules) wanted.push_back(modules.Add(name));
+    for (const size_t i : found.group.nodes) grouped[i] = true;
+  }
+  std::vector<std::optional<size_t>> needs(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
     const Operator* op = FindOperator(nodes[i].domain(), nodes[i].op());
-    if (!verdicts[i].claimed || op == nullptr) continue;
-    const std::optional<ModuleName> module = ModuleOf(*op, nodes[i]);
-    if (!module.has_value()) continue;
-    const auto known = std::find(modules.begin(), modules.end(), *module);
-    needs[i] = known - modules.begin();
-    if (known == modules.end()) modules.push_back(*module);
+    if (!verdicts[i].claimed || grouped[i] || op == nullptr) continue;
+    if (std::optional<ModuleName> module = ModuleOf(*op, nodes[i])) {
+      needs[i] = modules.Add(*std::move(module));
+    }
   }
-  const std::vector<Status> made = rules.prepare(modules);
+  modules.Prepare(rules);
   for (size_t i = 0; i < nodes.size(); ++i) {
-    if (!needs[i].has_value() || made[*needs[i]].ok()) continue;
-    verdicts[i] = Refused(std::string(made[*needs[i]].message()));
+    if (!needs[i].has_value() || modules.Made(*needs[i]).ok()) continue;
+    verdicts[i] = Refused(std::string(modules.Made(*needs[i]).message()));
   }
+  // Nodes of a group that is given up are compiled when ONNX Runtime makes their kernels.
+  size_t kept = 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const bool whole = std::all_of(wants[g].begin(), wants[g].end(),
+                                   [&](size_t i) { return modules.Made(i).ok(); });
+    if (whole) groups[kept++] = std::move(groups[g]);
+  }
+  groups.resize(kept);
+}
+
+Result<std::vector<FoundGroup>> GroupsOf(const OrtGraph* graph, const std::vector<NodeView>& nodes,
+                                         const std::vector<Verdict>& verdicts) {
+  Result<GraphIndex> index = GraphIndex::Of(graph, nodes);
+  if (!index.ok()) return index.TakeStatus();
+  std::vector<bool> claimed(nodes.size());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    claimed[i] = verdicts[i].claimed && nodes[i].owner() != kProviderName;
+  }
+  return FindGroups(index.value(), claimed);
+}
+
+// Says to ONNX Runtime what is taken: groups, and the other nodes one by one.
+Status Support(OrtEpGraphSupportInfo* support, const std::vector<NodeView>& nodes,
+               const std::vector<FoundGroup>& groups, std::vector<Verdict>& verdicts) {
+  std::vector<bool> grouped(nodes.size(), false);
+  for (const FoundGroup& found : groups) {
+    std::vector<const OrtNode*> members;
+    for (const size_t i : found.group.nodes) {
+      members.push_back(nodes[i].node());
+      grouped[i] = true;
+      verdicts[i].reason += std::string(", fused as ") + found.fusion->op.op;
+    }
+    OrtNodeFusionOptions options{};
+    options.ort_version_supported = Ort().version;
+    TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().ep_api->EpGraphSupportInfo_AddNodesToFuse(
+        support, members.data(), members.size(), &options));
+  }
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (!verdicts[i].claimed || grouped[i] || nodes[i].owner() == kProviderName) continue;
+    TUNABLEOP_RETURN_IF_ORT_ERROR(
+        Ort().ep_api->EpGraphSupportInfo_AddSingleNode(support, nodes[i].node()));
+  }
+  return Status::Ok();
 }
 
 }  // namespace
@@ -215,6 +265,7 @@ Status ClaimNodes(const OrtGraph* graph, OrtEpGraphSupportInfo* support, const C
   if (!read.ok()) return read.TakeStatus();
   const std::vector<NodeView>& nodes = read.value();
   std::vector<Verdict> verdicts(nodes.size());
+  std::vector<FoundGroup> groups;
   for (size_t i = 0; i < nodes.size(); ++i) {
     const bool is_gemm = IsGemmLike(nodes[i].op(), nodes[i].domain());
     if (!is_gemm && !rules.on_card) continue;
@@ -225,16 +276,18 @@ Status ClaimNodes(const OrtGraph* graph, OrtEpGraphSupportInfo* support, const C
   }
   if (rules.on_card && rules.only_products.empty()) {
     TUNABLEOP_RETURN_IF_ERROR(LeaveShapesToCpu(graph, nodes, verdicts));
-    if (rules.prepare) PrepareKernels(nodes, rules, verdicts);
+    if (rules.fuses) {
+      Result<std::vector<FoundGroup>> found = GroupsOf(graph, nodes, verdicts);
+      if (!found.ok()) return found.TakeStatus();
+      groups = std::move(found).value();
+    }
+    if (rules.prepare) PrepareKernels(nodes, rules, verdicts, groups);
   }
+  TUNABLEOP_RETURN_IF_ERROR(Support(support, nodes, groups, verdicts));
   for (size_t i = 0; i < nodes.size(); ++i) {
     const NodeView& node = nodes[i];
     const bool is_gemm = IsGemmLike(node.op(), node.domain());
     if (!is_gemm && !rules.on_card) continue;
-    if (verdicts[i].claimed && node.owner() != kProviderName) {
-      TUNABLEOP_RETURN_IF_ORT_ERROR(
-          Ort().ep_api->EpGraphSupportInfo_AddSingleNode(support, node.node()));
-    }
     decisions.push_back(NodeDecision{
         graph_name != nullptr ? graph_name : "", std::string(node.name()), std::string(node.op()),
         is_gemm, verdicts[i].claimed, is_gemm && node.Has(1) && node.inputs()[1].constant,

@@ -62,6 +62,8 @@ struct ClaimRules {
   // On a card, of nodes that are no MatMul or Gemm: why none is claimed; empty: those of
   // operators.h are.
   std::string only_products = {};
+  // On a card, where operators are claimed: some nodes run as one (fusion/).
+  bool fuses = false;
   // Makes the modules that the claimed ones need ready, and says of each what refused it, if
   // anything did; null: nobody does.
   std::function<std::vector<Status>(std::span<const ModuleName> modules)> prepare = {};

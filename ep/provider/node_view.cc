@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "provider/element_type.h"
 #include "provider/ort_runtime.h"
+#include "tuner/elements.h"
 
 namespace tunableop {
 namespace {
@@ -41,33 +43,58 @@ const OrtOpAttr* Find(const OrtNode* node, const char* name) noexcept {
 
 }  // namespace
 
-std::optional<std::vector<int64_t>> ValueView::ConstantInts() const {
+namespace {
+
+// A constant's elements, which are the graph's.
+struct Constant {
+  ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+  const void* data = nullptr;
+  int64_t count = 1;
+};
+
+std::optional<Constant> ReadConstant(const ValueView& value) {
   const OrtApi& api = *Ort().api;
   const OrtValue* tensor = nullptr;
-  if (!constant || !FromOrt(api.ValueInfo_GetInitializerValue(info, &tensor)).ok() ||
+  if (!value.constant || !FromOrt(api.ValueInfo_GetInitializerValue(value.info, &tensor)).ok() ||
       tensor == nullptr) {
     return std::nullopt;
   }
-  ONNXTensorElementDataType element = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+  Constant constant;
   const int64_t* shape = nullptr;
   size_t rank = 0;
-  const void* data = nullptr;
-  if (!FromOrt(api.GetTensorElementTypeAndShapeDataReference(tensor, &element, &shape, &rank))
+  if (!FromOrt(api.GetTensorElementTypeAndShapeDataReference(tensor, &constant.type, &shape, &rank))
            .ok() ||
-      !FromOrt(api.GetTensorData(tensor, &data)).ok()) {
+      !FromOrt(api.GetTensorData(tensor, &constant.data)).ok()) {
     return std::nullopt;
   }
-  int64_t count = 1;
-  for (size_t i = 0; i < rank; ++i) count *= shape[i];
-  if (element == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64) {
-    const auto* first = static_cast<const int64_t*>(data);
-    return std::vector<int64_t>(first, first + count);
+  for (size_t i = 0; i < rank; ++i) constant.count *= shape[i];
+  return constant;
+}
+
+}  // namespace
+
+std::optional<std::vector<int64_t>> ValueView::ConstantInts() const {
+  const std::optional<Constant> read = ReadConstant(*this);
+  if (!read) return std::nullopt;
+  if (read->type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64) {
+    const auto* first = static_cast<const int64_t*>(read->data);
+    return std::vector<int64_t>(first, first + read->count);
   }
-  if (element == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32) {
-    const auto* first = static_cast<const int32_t*>(data);
-    return std::vector<int64_t>(first, first + count);
+  if (read->type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32) {
+    const auto* first = static_cast<const int32_t*>(read->data);
+    return std::vector<int64_t>(first, first + read->count);
   }
   return std::nullopt;
+}
+
+std::optional<double> ValueView::ConstantNumber() const {
+  const std::optional<Constant> read = ReadConstant(*this);
+  if (!read || read->count != 1 || read->data == nullptr) return std::nullopt;
+  if (const std::optional<DataType> known = DataTypeOf(read->type)) {
+    return LoadElement(read->data, *known, 0);
+  }
+  const std::optional<std::vector<int64_t>> ints = ConstantInts();
+  return ints ? std::optional(static_cast<double>(ints->front())) : std::nullopt;
 }
 
 Result<NodeView> NodeView::Read(const OrtNode* node) {
@@ -125,6 +152,30 @@ int64_t NodeView::Int(const char* attribute, int64_t missing) const noexcept {
   return read ? value : missing;
 }
 
+float NodeView::Float(const char* attribute, float missing) const noexcept {
+  const OrtOpAttr* found = Find(node_, attribute);
+  if (found == nullptr) return missing;
+  float value = 0;
+  size_t size = 0;
+  const bool read =
+      FromOrt(Ort().api->ReadOpAttr(found, ORT_OP_ATTR_FLOAT, &value, sizeof(value), &size)).ok();
+  return read ? value : missing;
+}
+
+std::optional<std::vector<int64_t>> NodeView::Ints(const char* attribute) const {
+  const OrtOpAttr* found = Find(node_, attribute);
+  if (found == nullptr) return std::nullopt;
+  std::vector<int64_t> values(64);  // more than any node of the specification has
+  size_t bytes = 0;
+  if (!FromOrt(Ort().api->ReadOpAttr(found, ORT_OP_ATTR_INTS, values.data(),
+                                     values.size() * sizeof(int64_t), &bytes))
+           .ok()) {
+    return std::nullopt;
+  }
+  values.resize(bytes / sizeof(int64_t));
+  return values;
+}
+
 std::string NodeView::String(const char* attribute, std::string missing) const {
   const OrtOpAttr* found = Find(node_, attribute);
   if (found == nullptr) return missing;
@@ -141,6 +192,22 @@ std::string NodeView::String(const char* attribute, std::string missing) const {
 
 bool NodeView::HasAttribute(const char* attribute) const noexcept {
   return Find(node_, attribute) != nullptr;
+}
+
+Result<std::vector<NodeView>> ReadNodes(const OrtGraph* graph) {
+  const OrtApi& api = *Ort().api;
+  size_t count = 0;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Graph_GetNumNodes(graph, &count));
+  std::vector<const OrtNode*> nodes(count);
+  TUNABLEOP_RETURN_IF_ORT_ERROR(api.Graph_GetNodes(graph, nodes.data(), count));
+  std::vector<NodeView> views;
+  views.reserve(count);
+  for (const OrtNode* node : nodes) {
+    Result<NodeView> view = NodeView::Read(node);
+    if (!view.ok()) return view.TakeStatus();
+    views.push_back(std::move(view).value());
+  }
+  return views;
 }
 
 }  // namespace tunableop

@@ -23,6 +23,8 @@ struct ValueView {
   bool present() const noexcept { return info != nullptr; }
   // The elements of a constant of type int64 or int32; nullopt: it is none.
   std::optional<std::vector<int64_t>> ConstantInts() const;
+  // The one element of a constant of any type to calculate with; nullopt: it is none, or has more.
+  std::optional<double> ConstantNumber() const;
 };
 
 // Everything that points anywhere points into the graph, which outlives this.
@@ -49,7 +51,9 @@ class NodeView {
 
   // Attributes; `missing` where there is none, or one of another kind.
   int64_t Int(const char* attribute, int64_t missing) const noexcept;
+  float Float(const char* attribute, float missing) const noexcept;
   std::string String(const char* attribute, std::string missing) const;
+  std::optional<std::vector<int64_t>> Ints(const char* attribute) const;
   bool HasAttribute(const char* attribute) const noexcept;
 
   // The provider that has it: "" none yet.
@@ -65,5 +69,8 @@ class NodeView {
   std::vector<ValueView> inputs_;
   std::vector<ValueView> outputs_;
 };
+
+// All nodes of the graph, in ONNX Runtime's order.
+Result<std::vector<NodeView>> ReadNodes(const OrtGraph* graph);
 
 }  // namespace tunableop

@@ -20,15 +20,15 @@ using TypeSet = uint64_t;
 using Refusal = std::optional<std::string> (*)(const NodeView& node);
 
 struct Operator {
-  const char* domain;  // "": ONNX's own
-  const char* op;
+  const char* domain = "";  // "": ONNX's own
+  const char* op = "";
   // Opsets of the oldest and the newest definition that the kernel is right for. A definition that
   // is newer than all that were known when this was written is refused.
-  int first;
-  int last;
-  OrtKernelCreateFunc create;  // its `state` is this row
-  TypeSet types;               // of input `typed`
-  Refusal why_not = nullptr;   // what else there is to check; null: nothing
+  int first = 1;
+  int last = 1;
+  OrtKernelCreateFunc create = nullptr;  // its `state` is this row
+  TypeSet types = 0;                     // of input `typed`
+  Refusal why_not = nullptr;             // what else there is to check; null: nothing
   // Bit i: input i (output i) is in the host's memory, as the stock CUDA provider declares it.
   uint32_t host_inputs = 0;
   uint32_t host_outputs = 0;

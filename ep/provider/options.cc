@@ -214,6 +214,11 @@ Status ReadOne(std::string_view key, std::string_view value, Options& options) {
   if (key == "enable_graph" || key == "max_graphs" || key == "graph_memory") {
     return ReadGraphs(key, value, options);
   }
+  if (key == "fused_groups") {
+    if (value != "0" && value != "1") return Wrong(key, "0 or 1", value);
+    options.fused_groups = value == "1";
+    return Status::Ok();
+  }
   if (key == "device") return ReadDevice(value, options);
   if (key == "precision") return ReadPrecision(value, options);
   if (key == "fusion") {
@@ -228,7 +233,7 @@ Status ReadOne(std::string_view key, std::string_view value, Options& options) {
           "'; the options are: tuning, cache, cache_size, warmup_iter, max_tuning_ms, min_gain, "
           "verify, candidates, claim, fusion, precision, device, threads, measure_mode, "
           "revalidate_ms, max_tuning_bytes, max_session_ms, max_day_ms, background_share, "
-          "background_hold_share, buckets, trace, enable_graph, max_graphs, graph_memory"};
+          "background_hold_share, buckets, trace, fused_groups, enable_graph, max_graphs, graph_memory"};
 }
 
 }  // namespace

@@ -65,6 +65,7 @@ struct Options {
   double background_share = 0.2;     // of the time, at most, that measuring in the background takes
   double background_hold_share = 0;  // of the time, at most, that runs are held back for it
   std::string trace_path;            // a CSV of every measurement; empty: none
+  bool fused_groups = true;          // on a card, nodes that can run as one do
   bool graphs = false;               // runs are captured into graphs, where ONNX Runtime can do it
   size_t max_graphs = 16;            // at the same time
   size_t graph_memory = 0;           // bytes that belong to them; 0: a quarter of the card's

@@ -10,6 +10,7 @@
 
 #include "backends/rtc/kernel_library.h"
 #include "provider/capability.h"
+#include "provider/fusion/compiled.h"
 #include "provider/gpu/allocators.h"
 #include "provider/guard.h"
 #include "provider/ort_runtime.h"
@@ -50,6 +51,7 @@ ClaimRules RulesOf(const SessionState& state, const GpuSession* gpu) {
   // and transpositions into them, which it cannot when they are ours (docs/benchmarks.md).
   rules.leaves_computed = rules.policy == ClaimPolicy::kAuto && HasStockGpu();
   rules.only_products = WhyOnlyProducts(rules.policy, gpu->card());
+  rules.fuses = state.options().fused_groups;
   rules.prepare = [&card = gpu->card()](std::span<const ModuleName> modules) {
     return card.kernels().Prepare(modules, std::min(kCompilers, ProcessorsOfProcess().size()));
   };
@@ -97,6 +99,8 @@ Provider::Provider(std::shared_ptr<SessionState> state, std::shared_ptr<GpuSessi
   if (Ort().Has(ort_since::OrtEp_CreateProfiler)) CreateProfiler = &CreateProfilerImpl;
   if (gpu_ == nullptr) return;
   CreateAllocator = &CreateAllocatorImpl;
+  Compile = &CompileImpl;
+  ReleaseNodeComputeInfos = &ReleaseNodeComputeInfosImpl;
   if (Ort().Has(ort_since::OrtEp_Sync)) Sync = &SyncImpl;
   if (!gpu_->graphs().enabled()) return;
   IsGraphCaptureEnabled = &IsGraphCaptureEnabledImpl;
@@ -137,6 +141,32 @@ OrtStatus* Provider::GetCapabilityImpl(OrtEp* self, const OrtGraph* graph,
     state.AddDecisions(std::move(decisions), /*ends_round=*/parent == nullptr);
     return Status::Ok();
   });
+}
+
+OrtStatus* Provider::CompileImpl(OrtEp* self, const OrtGraph** graphs, const OrtNode** fused_nodes,
+                                 size_t count, OrtNodeComputeInfo** infos,
+                                 OrtNode** /*ep_context_nodes*/) noexcept {
+  const Provider& provider = *static_cast<Provider*>(self);
+  std::fill_n(infos, count, nullptr);
+  OrtStatus* status = Guard([&]() -> Status {
+    for (size_t i = 0; i < count; ++i) {
+      Result<OrtNodeComputeInfo*> made =
+          CompileGroup(graphs[i], fused_nodes[i], provider.state_, provider.gpu_);
+      if (!made.ok()) return made.TakeStatus();
+      infos[i] = made.value();
+    }
+    return Status::Ok();
+  });
+  if (status != nullptr) {
+    ReleaseNodeComputeInfosImpl(self, infos, count);
+    std::fill_n(infos, count, nullptr);
+  }
+  return status;
+}
+
+void Provider::ReleaseNodeComputeInfosImpl(OrtEp* /*self*/, OrtNodeComputeInfo** infos,
+                                           size_t count) noexcept {
+  for (size_t i = 0; i < count; ++i) ReleaseGroup(infos[i]);
 }
 
 OrtStatus* Provider::GetKernelRegistryImpl(OrtEp* self,

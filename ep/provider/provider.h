@@ -32,6 +32,11 @@ class Provider final : public OrtEp {
   static const char* GetNameImpl(const OrtEp* self) noexcept;
   static OrtStatus* GetCapabilityImpl(OrtEp* self, const OrtGraph* graph,
                                       OrtEpGraphSupportInfo* support) noexcept;
+  static OrtStatus* CompileImpl(OrtEp* self, const OrtGraph** graphs, const OrtNode** fused_nodes,
+                                size_t count, OrtNodeComputeInfo** infos,
+                                OrtNode** ep_context_nodes) noexcept;
+  static void ReleaseNodeComputeInfosImpl(OrtEp* self, OrtNodeComputeInfo** infos,
+                                          size_t count) noexcept;
   static OrtStatus* GetKernelRegistryImpl(OrtEp* self, const OrtKernelRegistry** registry) noexcept;
   static OrtStatus* SetDynamicOptionsImpl(OrtEp* self, const char* const* keys,
                                           const char* const* values, size_t count) noexcept;

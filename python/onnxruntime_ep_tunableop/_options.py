@@ -51,6 +51,7 @@ DEFAULTS: dict[str, Any] = {
     "background_hold_share": 0.0,
     "buckets": "off",
     "trace": None,
+    "fused_groups": True,
     "enable_graph": False,
     "max_graphs": 16,
     "graph_memory": 0,

@@ -122,6 +122,7 @@ class InferenceSession(ort.InferenceSession):
             a turn although runs are always in flight; 0: never, which may leave problems unmeasured.
         buckets: "pow2" lets one measured m serve its whole range (1, 2, 3-4, 5-8 ...), "off" measures each.
         trace: CSV file to which every sample of every measurement is appended.
+        fused_groups: on a card, nodes for which there is one kernel (a product with its biases, say) run as one.
         enable_graph: on a card, capture runs into graphs and replay those (onnxruntime >= 1.26).
         max_graphs: graphs at the same time, at most; the least recently used go.
         graph_memory: bytes of the card that belong to graphs, at most; 0: a quarter of its memory.
@@ -162,6 +163,7 @@ class InferenceSession(ort.InferenceSession):
         background_hold_share: float | None = None,
         buckets: str | None = None,
         trace: str | os.PathLike[str] | None = None,
+        fused_groups: bool | None = None,
         enable_graph: bool | None = None,
         max_graphs: int | None = None,
         graph_memory: int | None = None,
@@ -191,6 +193,7 @@ class InferenceSession(ort.InferenceSession):
                 "background_hold_share": background_hold_share,
                 "buckets": buckets,
                 "trace": trace,
+                "fused_groups": fused_groups,
                 "enable_graph": enable_graph,
                 "max_graphs": max_graphs,
                 "graph_memory": graph_memory,

@@ -74,6 +74,7 @@ class OpContext {
   // The elements of an input in the host's memory, int64 or int32; nullopt: absent.
   Result<std::optional<std::vector<int64_t>>> HostInts(size_t index) const;
 
+  const DeviceQueue& queue() const noexcept { return queue_; }
   NativeStream stream() const noexcept { return queue_.stream(); }
   const Device& device() const noexcept { return queue_.device(); }
   // Queues a copy of the elements, unless both are the same memory.
