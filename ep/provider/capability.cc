@@ -211,13 +211,13 @@ void PrepareKernels(const std::vector<NodeView>& nodes, const ClaimRules& rules,
     verdicts[i] = Refused(std::string(modules.Made(*needs[i]).message()));
   }
   // Nodes of a group that is given up are compiled when ONNX Runtime makes their kernels.
-  size_t kept = 0;
+  std::vector<FoundGroup> whole;
   for (size_t g = 0; g < groups.size(); ++g) {
-    const bool whole = std::all_of(wants[g].begin(), wants[g].end(),
+    const bool ready = std::all_of(wants[g].begin(), wants[g].end(),
                                    [&](size_t i) { return modules.Made(i).ok(); });
-    if (whole) groups[kept++] = std::move(groups[g]);
+    if (ready) whole.push_back(std::move(groups[g]));
   }
-  groups.resize(kept);
+  groups = std::move(whole);
 }
 
 Result<std::vector<FoundGroup>> GroupsOf(const OrtGraph* graph, const std::vector<NodeView>& nodes,

@@ -18,7 +18,8 @@ class Finder {
 
   std::vector<FoundGroup> Find() {
     for (const Fusion& fusion : Fusions()) {
-      for (size_t i = 0; i < graph_.nodes().size(); ++i) {
+      // From the end: a pattern whose last part may be missing is found with it.
+      for (size_t i = graph_.nodes().size(); i-- > 0;) {
         if (!Free(i)) continue;
         std::optional<Group> group = fusion.match(graph_, i);
         if (group && Possible(*group)) Take(fusion, *std::move(group));

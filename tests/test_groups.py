@@ -1,0 +1,107 @@
+"""Nodes that run as one on a card: a product with its biases, and the rules that all groups keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import onnxruntime_ep_tunableop as tunableop
+from onnx import TensorProto, helper
+from support.cards import BOTH, card_session, on_card
+from support.graphs import graph, model, value
+from support.sessions import random
+
+Nodes = list[onnx.NodeProto]
+TYPES = {"fp32": TensorProto.FLOAT, "fp16": TensorProto.FLOAT16}
+NUMPY = {"fp32": np.float32, "fp16": np.float16}
+TOLERANCE = {"fp32": 1e-5, "fp16": 4e-3}
+
+
+def layers(nodes: Nodes, outputs: list[str], dtype: str = "fp32") -> onnx.ModelProto:
+    """Input X [n, m, 8]; constants W [8, 12], B [12], V [12, 5], D [5], R [1, 12], of that type."""
+    shapes = {"W": (8, 12), "B": (12,), "V": (12, 5), "D": (5,), "R": (1, 12)}
+    constants: dict[str, Any] = {
+        name: random(shape, seed).astype(NUMPY[dtype]) for seed, (name, shape) in enumerate(shapes.items())
+    }
+    kind = TYPES[dtype]
+    return model(
+        graph(
+            nodes,
+            [value("X", ["n", "m", 8], kind)],
+            [value(name, None, kind) for name in outputs],
+            constants,
+        )
+    )
+
+
+def fused(session: ort.InferenceSession) -> dict[str, str]:
+    """Of each node by its first output's kind of name: what it is fused as."""
+    told = tunableop.explain(session)
+    every = [*told.nodes, *told.operators]
+    return {
+        node.name: node.reason.partition(", fused as ")[2] for node in every if "fused as" in node.reason
+    }
+
+
+def check(session: ort.InferenceSession, proto: onnx.ModelProto, dtype: str = "fp32") -> None:
+    """Several shapes in a row, each as the CPU provider has it."""
+    reference = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    for rows, columns in ((1, 1), (3, 4), (2, 7), (0, 4), (3, 4)):
+        x = random((rows, columns, 8), rows + columns).astype(NUMPY[dtype])
+        expected = reference.run(None, {"X": x})
+        for got, wanted in zip(session.run(None, {"X": x}), expected, strict=True):
+            assert got.shape == wanted.shape
+            np.testing.assert_allclose(got, wanted, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+@on_card(*BOTH)
+def test_a_product_and_its_biases_are_one() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["X", "W"], ["a"], name="first"),
+        helper.make_node("Add", ["B", "a"], ["b"], name="bias"),
+        helper.make_node("Relu", ["b"], ["c"], name="relu"),
+        helper.make_node("MatMul", ["c", "V"], ["d"], name="second"),
+        helper.make_node("Add", ["d", "D"], ["Y"], name="last"),
+    ]
+    for dtype in TYPES:
+        proto = layers(nodes, ["Y"], dtype)
+        session = card_session(proto, claim="all", tuning="online", max_tuning_ms=5)
+        assert fused(session) == dict.fromkeys(("first", "bias", "relu", "second", "last"), "MatMul+Add"), str(
+            tunableop.explain(session)
+        )
+        check(session, proto, dtype)
+        told = str(tunableop.explain(session))
+        assert "bias_relu" in told and ",bias" in told.replace("bias_relu", ""), told
+        apart = card_session(proto, claim="all", fused_groups=0)
+        assert not fused(apart)
+        check(apart, proto, dtype)
+
+
+@on_card("cuda13")
+def test_what_others_read_stays_apart() -> None:
+    product = helper.make_node("MatMul", ["X", "W"], ["a"], name="product")
+    add = helper.make_node("Add", ["a", "B"], ["b"], name="bias")
+    near: dict[str, tuple[Nodes, list[str]]] = {
+        "the product is an output": ([product, add], ["a", "b"]),
+        "the product has two readers": ([product, add, helper.make_node("Neg", ["a"], ["c"])], ["b", "c"]),
+        "added to itself": ([product, helper.make_node("Add", ["a", "a"], ["b"])], ["b"]),
+        "a bias with more dimensions": ([product, helper.make_node("Add", ["a", "R"], ["b"])], ["b"]),
+        "a computed bias": (
+            [product, helper.make_node("Neg", ["B"], ["c"]), helper.make_node("Add", ["a", "c"], ["b"])],
+            ["b"],
+        ),
+    }
+    for what, (nodes, outputs) in near.items():
+        proto = layers(nodes, outputs)
+        session = card_session(proto, claim="all", settings=unoptimised())
+        assert not fused(session), f"{what}: {tunableop.explain(session)}"
+        check(session, proto)
+
+
+def unoptimised() -> ort.SessionOptions:
+    """Else constants are folded."""
+    settings = ort.SessionOptions()
+    settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return settings
