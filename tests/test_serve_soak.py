@@ -29,7 +29,7 @@ def test_a_leak_is_seen() -> None:
         return judge(found, serve_soak.WARM_UP).missed(1.0, 0.01)
 
     assert missed(samples(lambda i: 150.0 + i % 7)) == []
-    assert missed(samples(lambda i: 100.0 + min(i, 50))) == [], "warm-up"
+    assert missed(samples(lambda i: 100.0 + min(i, 10))) == [], "warm-up"
     assert "memory grows" in missed(samples(lambda i: 150.0 + 0.05 * i + i % 7))[0]
     assert "open files" in missed(samples(lambda i: 150.0, lambda i: 20 + i // 20))[0]
 
