@@ -18,9 +18,9 @@ TESTS = Path(__file__).resolve().parent
 
 #: Simulated libraries, by folder, and the files that tests are run on with each: all on the newest.
 FLAVOURS = {
-    "cuda13": ("test_products.py", "test_serving.py", "test_placement.py"),
+    "cuda13": ("test_products.py", "test_serving.py", "test_placement.py", "test_replays.py"),
     "cuda12": ("test_placement.py",),
-    "rocm10": ("test_products.py", "test_serving.py", "test_placement.py"),
+    "rocm10": ("test_products.py", "test_serving.py", "test_placement.py", "test_replays.py"),
     "rocm7": ("test_placement.py",),
     "rocm6": ("test_placement.py",),
 }
@@ -52,6 +52,6 @@ def test_on_simulated_libraries(flavour: str) -> None:
     report = done.stdout[-6000:] + done.stderr[-2000:]
     assert done.returncode == 0, report
     (passed,) = re.findall(r"(\d+) passed", done.stdout)
-    assert int(passed) >= 6 * len(files), report
+    assert int(passed) >= 5 * len(files), report
     reasons = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
     assert all(SKIPPED in line for line in reasons), report

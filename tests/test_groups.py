@@ -40,9 +40,7 @@ def fused(session: ort.InferenceSession) -> dict[str, str]:
     """Of each node by its first output's kind of name: what it is fused as."""
     told = tunableop.explain(session)
     every = [*told.nodes, *told.operators]
-    return {
-        node.name: node.reason.partition(", fused as ")[2] for node in every if "fused as" in node.reason
-    }
+    return {node.name: node.reason.partition(", fused as ")[2] for node in every if "fused as" in node.reason}
 
 
 def check(session: ort.InferenceSession, proto: onnx.ModelProto, dtype: str = "fp32") -> None:
@@ -68,8 +66,8 @@ def test_a_product_and_its_biases_are_one() -> None:
     for dtype in TYPES:
         proto = layers(nodes, ["Y"], dtype)
         session = card_session(proto, claim="all", tuning="online", max_tuning_ms=5)
-        assert fused(session) == dict.fromkeys(("first", "bias", "relu", "second", "last"), "MatMul+Add"), str(
-            tunableop.explain(session)
+        assert fused(session) == dict.fromkeys(("first", "bias", "relu", "second", "last"), "MatMul+Add"), (
+            str(tunableop.explain(session))
         )
         check(session, proto, dtype)
         told = str(tunableop.explain(session))
