@@ -1,4 +1,4 @@
-"""Graphs on a card: thousands of runs in random order of shapes, buffers and threads, with failures between."""
+"""Graphs on a card: thousands of runs in random order of shapes, contents, threads, and failures between."""
 
 from __future__ import annotations
 
