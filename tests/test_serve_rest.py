@@ -165,7 +165,7 @@ def test_tuning_results(server: Server) -> None:
         (
             "POST",
             "/v2/models/echo/infer",
-            gzip.compress(b" " * (64 << 20)),
+            gzip.compress(b" " * (64 << 20), mtime=0),
             {"content_encoding": "gzip"},
             413,
             "at most 1048576 bytes",
@@ -175,7 +175,7 @@ def test_tuning_results(server: Server) -> None:
         (
             "POST",
             "/v2/models/echo/infer",
-            gzip.compress(document().encode())[:-9],
+            gzip.compress(document().encode(), mtime=0)[:-9],
             {"content_encoding": "gzip"},
             400,
             "ends before",
@@ -183,7 +183,7 @@ def test_tuning_results(server: Server) -> None:
         (
             "POST",
             "/v2/models/echo/infer",
-            gzip.compress(document().encode()) + b"more",
+            gzip.compress(document().encode(), mtime=0) + b"more",
             {"content_encoding": "gzip"},
             400,
             "goes on after the end",
