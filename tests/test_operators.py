@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnxruntime_ep_tunableop._control import operators
 from support.cards import BOTH, card_session, on_card
 from support.graphs import graph, model, value
@@ -38,6 +38,10 @@ def profiled() -> ort.SessionOptions:
     settings.enable_profiling = True
     settings.profile_file_prefix = f"/tmp/tunableop-operators-{np.random.default_rng().integers(1 << 60)}"
     return settings
+
+
+def ints(*values: int) -> np.ndarray[Any, Any]:
+    return np.array(values, np.int64)
 
 
 def on_cpu(proto: onnx.ModelProto, feeds: dict[str, Any]) -> list[Any]:
@@ -102,6 +106,60 @@ def test_what_claim_takes() -> None:
     assert {node.reason for node in told.operators if node.op_type == "Reshape"} == {
         "refused: claim=gemm takes MatMul and Gemm only"
     }
+
+
+def positions() -> onnx.ModelProto:
+    """Places counted and looked up on the card, a mask of its triangle, and a shape made of a constant."""
+    nodes = [
+        helper.make_node("Shape", ["X"], ["shape"]),
+        helper.make_node("Gather", ["shape", "one"], ["length"]),
+        helper.make_node("Range", ["zero", "length", "one"], ["places"]),
+        helper.make_node("Unsqueeze", ["places", "first"], ["rows"]),
+        helper.make_node("Unsqueeze", ["places", "second"], ["columns"]),
+        helper.make_node("Greater", ["rows", "columns"], ["ahead"]),
+        helper.make_node("Gather", ["table", "places"], ["told"]),
+        helper.make_node("MatMul", ["X", "W"], ["a"]),
+        helper.make_node("Add", ["a", "told"], ["b"]),
+        helper.make_node("Unsqueeze", ["length", "first"], ["lengths"]),
+        helper.make_node("Concat", ["lengths", "lengths"], ["square"], axis=0),
+        helper.make_node("ConstantOfShape", ["square"], ["zeros"]),
+        helper.make_node("Where", ["ahead", "lowest", "zeros"], ["mask"]),
+        helper.make_node("MatMul", ["mask", "b"], ["masked"]),
+        # -1, where a shape's entry is to stay: as exporters of Expand write it.
+        helper.make_node("Shape", ["masked"], ["whole"]),
+        helper.make_node("Shape", ["whole"], ["rank"]),
+        helper.make_node("ConstantOfShape", ["rank"], ["ones"], value=numpy_helper.from_array(ints(1))),
+        helper.make_node("Mul", ["ones", "minus"], ["stays"]),
+        helper.make_node("Equal", ["wanted", "stays"], ["same"]),
+        helper.make_node("Where", ["same", "whole", "wanted"], ["to"]),
+        helper.make_node("Expand", ["masked", "to"], ["Y"]),
+    ]
+    constants = {
+        "W": random((8, 12), 1),
+        "table": random((9, 12), 2),
+        "zero": np.array(0, np.int64),
+        "one": np.array(1, np.int64),
+        "first": ints(0),
+        "second": ints(1),
+        "minus": np.array(-1, np.int64),
+        "wanted": ints(2, -1, -1),
+        "lowest": np.array(-9.0, np.float32),
+    }
+    return model(graph(nodes, [value("X", [1, "m", 8])], [value("Y", None)], constants))
+
+
+@on_card(*BOTH)
+def test_what_is_made_of_numbers_on_the_host_is_made_where_it_is_read() -> None:
+    proto = positions()
+    session = card_session(proto, settings=profiled(), claim="all")
+    feeds = {"X": random((1, 5, 8), 3)}
+    (got,), nodes = ran(session, feeds)
+    np.testing.assert_allclose(got, on_cpu(proto, feeds)[0], rtol=1e-5, atol=1e-5)
+    assert not [op for _, op in nodes if op.startswith("Memcpy")], nodes
+    assert nodes[EP, "Range"] == 1
+    assert nodes[EP, "ConstantOfShape"] == 1, nodes  # the mask's zeros; the shape's are not
+    assert nodes["CPUExecutionProvider", "Equal"] <= 1, nodes
+    assert nodes[EP, "Equal"] == 0, nodes
 
 
 def coverage_table() -> str:

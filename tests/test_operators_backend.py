@@ -21,7 +21,7 @@ NEWEST_OPSET = 25  # that onnxruntime 1.32 knows
 def backend_cases(names: set[str]) -> list[Any]:
     """Those of ONNX's own operators: only their modules are imported, all would take many seconds."""
     cases = importlib.import_module("onnx.backend.test.case.node")
-    wanted = {name.lower() for name in names}
+    wanted = {"rangeop" if name == "Range" else name.lower() for name in names}
     for module in pkgutil.iter_modules(cases.__path__):
         if module.name.replace("_", "") in wanted:
             importlib.import_module(f"onnx.backend.test.case.node.{module.name}")

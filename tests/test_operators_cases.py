@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from onnx import numpy_helper
 from support.cards import BOTH, on_card
 from support.operators import CONTRIB, Case, check
 
@@ -109,6 +110,20 @@ def binary() -> Iterator[Case]:
         for dtype in FLOATS if op == "Sum" else (*FLOATS, F64, I32, I64):
             yield case(op, [some((4, 1, 6), dtype, 1), some((5, 6), dtype, 2)], dtype=dtype)
         yield Case(op, [some((4, 6))])
+    for op in ("Max", "Min", "Sum", "Mean"):
+        for shapes in (
+            ((3, 4), (3, 4), (3, 4)),
+            ((4,), (3, 1), (2, 3, 4), (1,)),
+            ((2, 1, 4), (3, 1), (1,), (5, 1, 1, 1), ()),
+            ((), (), (0, 2)),
+            ((17,),),
+        ):
+            for dtype in (F32,) if op == "Mean" else (F32, F64):
+                yield Case(op, [some(shape, dtype, n) for n, shape in enumerate(shapes)])
+        if op != "Mean":
+            for dtype in (F16, "bf16"):
+                yield case(op, [some((3, 8), dtype, n) for n in range(4)], dtype=dtype, loose=4.0)
+    yield Case("Max", [some((3, 8), I64, n) for n in range(4)])
     nan = np.array([np.nan, 1, -np.inf, np.inf, 0.0], F32)
     for op in ("Max", "Min", "Add", "Mul"):
         yield Case(op, [nan, nan[::-1].copy()], note="special")
@@ -422,7 +437,73 @@ def gather() -> Iterator[Case]:
         yield Case("CumSum", [some((3, 4, 5), dtype), np.array(1, I32)])
 
 
-EVERY = (views, binary, unary, cast, where, softmax, norm, reduce, transpose, move, gather)
+def make() -> Iterator[Case]:
+    for dtype in (F32, F64, I32, I64):
+        for start, limit, delta in ((0, 9, 1), (3, -8, -2), (5, 5, 1), (5, 2, 1), (-3, 700, 7)):
+            yield Case("Range", [np.array(n, dtype) for n in (start, limit, delta)])
+    yield Case("Range", [np.array(n, F32) for n in (0.5, 3.1, 0.25)], constants=(0, 2))
+    far = np.iinfo(I64)
+    yield Case("Range", [np.array(n, I64) for n in (far.min, far.max, far.max)])
+    for dtype in (F32, F16, F64, I32, I64, np.uint8, np.bool_, np.int8):
+        value = numpy_helper.from_array(np.array([3 if dtype != np.bool_ else True], dtype))
+        yield Case("ConstantOfShape", [ints(2, 3)], {"value": value})
+    yield Case("ConstantOfShape", [ints(4)])
+    yield Case("ConstantOfShape", [ints()])
+    yield Case("ConstantOfShape", [ints(3, 0)])
+    for dtype in (F32, F16, F64, I64, np.bool_):
+        for k in (None, 0, 1, -2, 100, -100):
+            for upper in (0, 1):
+                diagonal = [] if k is None else [np.array(k, I64)]
+                yield Case("Trilu", [some((2, 5, 7), dtype), *diagonal], {"upper": upper})
+    for shape in ((3, 3), (1, 9), (9, 1), (2, 0), (2, 3, 4, 4)):
+        yield Case("Trilu", [some(shape), np.array(1, I64)])
+        yield Case("Trilu", [some(shape)], {"upper": 0}, domain=CONTRIB)
+
+
+def scatter() -> Iterator[Case]:
+    for dtype in (F32, F16, I64, I32, np.bool_):
+        x = some((4, 5), dtype)
+        for axis, indices in ((0, [[3, 0, -3, 2, 1]]), (1, [[4, 0], [-2, 1], [3, 2]])):
+            updates = some(np.shape(indices), dtype, 2)
+            for kind in (I32, I64):
+                yield Case("ScatterElements", [x, np.array(indices, kind), updates], {"axis": axis})
+        yield Case("ScatterND", [x, ints(3, 0, -2).reshape(3, 1), some((3, 5), dtype, 2)])
+        yield Case("ScatterND", [x, ints(3, 0, -2, 1).reshape(2, 2), some((2,), dtype, 2)])
+    y = some((2, 3, 4, 5))
+    places = ints(0, 1, 1, 2).reshape(2, 1, 2)
+    yield Case("ScatterND", [y, places, some((2, 1, 4, 5), F32, 2)])
+    yield Case("ScatterND", [y, np.zeros((0, 2), I64), some((0, 4, 5), F32, 2)])
+    yield Case("ScatterElements", [y, np.zeros((2, 0, 4, 5), I64), some((2, 0, 4, 5))], {"axis": 1})
+
+
+def conv() -> Iterator[Case]:
+    images: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+        ((2, 3, 8, 8), (5, 3, 1, 1), {}),
+        ((1, 4, 5, 7), (6, 4, 1, 1), {"strides": [2, 3]}),
+        ((3, 3, 8, 12), (16, 3, 4, 4), {"strides": [4, 4]}),  # patches
+        ((2, 3, 9, 7), (4, 3, 3, 3), {"pads": [1, 1, 1, 1]}),
+        ((2, 3, 9, 7), (4, 3, 3, 2), {"pads": [0, 1, 2, 0], "strides": [2, 1], "dilations": [2, 3]}),
+        ((1, 2, 10, 11), (3, 2, 3, 4), {"auto_pad": "SAME_UPPER", "strides": [2, 3]}),
+        ((1, 2, 10, 11), (3, 2, 3, 4), {"auto_pad": "SAME_LOWER"}),
+        ((1, 2, 10, 11), (3, 2, 3, 4), {"auto_pad": "VALID"}),
+        ((2, 5, 20), (8, 5, 3), {"pads": [1, 1]}),
+        ((2, 5, 21), (8, 5, 3), {"pads": [1, 1], "strides": [2]}),
+        ((1, 5, 20), (8, 5, 1), {}),
+        ((2, 6, 9, 7), (4, 3, 3, 3), {"group": 2, "pads": [1, 1, 1, 1]}),
+        ((2, 6, 9), (6, 1, 3), {"group": 6, "pads": [1, 1]}),
+        ((2, 6, 5, 5), (9, 2, 1, 1), {"group": 3}),
+        ((0, 3, 8, 8), (5, 3, 3, 3), {}),
+    ]
+    for x, w, attributes in images:
+        for dtype in (F32, F16):
+            scale = np.asarray(np.sqrt(3.0 / np.prod(w[1:])), dtype)
+            inputs = [some(x, dtype, 1), some(w, dtype, 2) * scale, some(w[:1], dtype, 3)]
+            yield Case("Conv", inputs, attributes, opset=11, loose=8.0)
+            yield Case("Conv", inputs[:2], attributes, opset=22, constants=(1,), loose=8.0)
+    yield case("Conv", [some((2, 3, 8), "bf16", 1), some((4, 3, 3), "bf16", 2)], dtype="bf16", opset=22)
+
+
+EVERY = (views, binary, unary, cast, where, softmax, norm, reduce, transpose, move, gather, make, scatter, conv)
 FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {family.__name__: family for family in EVERY}
 
 

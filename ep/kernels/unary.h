@@ -81,6 +81,7 @@ TUNABLEOP_UNARY(Sigmoid, unary_sigmoid, Logistic(x))
 TUNABLEOP_UNARY(Gelu, unary_gelu, GeluByErf(x))
 TUNABLEOP_UNARY(GeluTanh, unary_gelu_tanh, GeluByTanh(x))
 TUNABLEOP_UNARY(QuickGelu, unary_quick_gelu, x* Logistic(ALPHA* x))  // alpha 1: SiLU
+TUNABLEOP_UNARY(Scale, unary_scale, x* ALPHA)
 TUNABLEOP_UNARY(Reciprocal, unary_reciprocal, static_cast<Math>(1) / x)
 TUNABLEOP_UNARY(ExpOf, unary_exp, Exp(x))
 TUNABLEOP_UNARY(LogOf, unary_log, Log(x))

@@ -1,5 +1,6 @@
 // Which nodes are better left to the CPU: those that compute shapes. The rule is ONNX Runtime's
-// own GetCpuPreferredNodes, whose helper for plugins logs a warning for each node.
+// own GetCpuPreferredNodes, whose helper for plugins logs a warning for each node, and one more for
+// nodes that read nothing from the card.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,9 @@ struct PlacedNode {
 // that it reads from the card's memory is made on the host (by such nodes, and those with outputs
 // there), or is small and constant, or an input of the graph. Each would cost a copy to the card,
 // and often one back.
+//
+// A node that reads from the host's memory alone (Range, ConstantOfShape) costs no copy on either
+// side: it is left to the CPU where what it makes is read on the host in the end, as a shape is.
 std::vector<bool> CpuPreferred(std::span<const PlacedNode> nodes,
                                const std::unordered_set<std::string_view>& graph_inputs);
 

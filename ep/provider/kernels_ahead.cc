@@ -16,6 +16,7 @@ enum class Typing : uint8_t {
   kInOther,     // the same, where they differ: else it is a copy, without a kernel
   kWidth,       // the width of that, twice
   kWidthIndex,  // the width of that, and the type of input 1
+  kOutWidth,    // the width of the output, twice
 };
 
 struct Family {
@@ -26,6 +27,7 @@ struct Family {
 
 constexpr Family kFamilies[] = {
     {&CreateBinary, "binary", Typing::kInOut},
+    {&CreateVariadic, "binary", Typing::kSame},
     {&CreateUnary, "unary", Typing::kInOut},
     {&CreateClip, "unary", Typing::kInOut},
     {&CreateCast, "cast", Typing::kInOther},
@@ -34,6 +36,8 @@ constexpr Family kFamilies[] = {
     {&CreateReduce, "reduce", Typing::kSame},
     {&CreateArg, "reduce", Typing::kSame},
     {&CreateCumSum, "reduce", Typing::kSame},
+    {&CreateRotary, "rotary", Typing::kSame},
+    {&CreateConv, "im2col", Typing::kWidth},
     {&CreateConcat, "copy", Typing::kWidth},
     {&CreateExpand, "copy", Typing::kWidth},
     {&CreatePad, "copy", Typing::kWidth},
@@ -45,6 +49,11 @@ constexpr Family kFamilies[] = {
     {&CreateGather, "gather", Typing::kWidthIndex},
     {&CreateGatherElements, "gather", Typing::kWidthIndex},
     {&CreateGatherNd, "gather", Typing::kWidthIndex},
+    {&CreateScatterElements, "scatter", Typing::kWidthIndex},
+    {&CreateScatterNd, "scatter", Typing::kWidthIndex},
+    {&CreateTrilu, "fill", Typing::kWidth},
+    {&CreateConstantOfShape, "fill", Typing::kOutWidth},
+    {&CreateRange, "range", Typing::kSame},
 };
 
 }  // namespace
@@ -66,6 +75,9 @@ std::optional<ModuleName> ModuleOf(const Operator& op, const NodeView& node) {
       break;
     case Typing::kWidth:
       module.t0 = module.t1 = WidthType(type);
+      break;
+    case Typing::kOutWidth:
+      module.t0 = module.t1 = WidthType(node.OutputType(0));
       break;
     case Typing::kWidthIndex:
       module.t0 = WidthType(type);

@@ -1,5 +1,7 @@
 #include "provider/operator_checks.h"
 
+#include <algorithm>
+
 #include "provider/element_type.h"
 #include "provider/kernels/axes.h"
 #include "provider/kernels/element.h"
@@ -11,11 +13,6 @@ std::optional<std::string> SecondTypeDiffers(const NodeView& node) {
   if (node.InputType(0) == node.InputType(1)) return std::nullopt;
   return "input types " + std::string(TypeName(node.InputType(0))) + " and " +
          std::string(TypeName(node.InputType(1))) + " together have no kernel";
-}
-
-std::optional<std::string> MoreThanTwoInputs(const NodeView& node) {
-  if (node.inputs().size() <= 2) return std::nullopt;
-  return std::to_string(node.inputs().size()) + " inputs, and its kernel has two";
 }
 
 std::optional<std::string> HasBias(const NodeView& node) {
@@ -49,6 +46,22 @@ std::optional<std::string> NotOneRowOfScales(const NodeView& node) {
   return "the scale is broadcast, which its kernel does not do";
 }
 
+std::optional<std::string> RotaryOfOthers(const NodeView& node) {
+  if (node.Int("is_packed_batching", 0) != 0) return "packed batches have no kernel";
+  if (node.Float("scale", 1.0F) != 1.0F) return "a scale has no kernel";
+  const size_t cache = node.domain().empty() ? 1 : 2;
+  if (node.InputType(cache) == node.InputType(0)) return std::nullopt;
+  return "caches of another type than the input's have no kernel";
+}
+
+std::optional<std::string> ConvOfOthers(const NodeView& node) {
+  const size_t rank = std::max(node.inputs()[0].dims.size(), node.inputs()[1].dims.size());
+  if (rank == 0) return "the number of its dimensions is not known";
+  if (rank == 3 || rank == 4) return std::nullopt;
+  return std::to_string(rank - std::min<size_t>(rank, 2)) +
+         " dimensions, and its kernel has one or two";
+}
+
 std::optional<std::string> ModOfFloats(const NodeView& node) {
   if (!DataTypeOf(node.InputType(0)) || node.Int("fmod", 0) != 0) return std::nullopt;
   return "floating point with fmod=0 has no kernel";
@@ -60,6 +73,18 @@ std::optional<std::string> IndicesAreOthers(const NodeView& node) {
     return std::nullopt;
   }
   return "indices of type " + std::string(TypeName(type)) + " have no kernel";
+}
+
+std::optional<std::string> ScattersOtherwise(const NodeView& node) {
+  const std::string reduction = node.String("reduction", "none");
+  if (reduction != "none") return "reduction=" + reduction + " has no kernel";
+  return IndicesAreOthers(node);
+}
+
+std::optional<std::string> MakesOthers(const NodeView& node) {
+  const ONNXTensorElementDataType type = node.OutputType(0);
+  if (ElementBytes(type) != 0) return std::nullopt;
+  return "an output of type " + std::string(TypeName(type)) + " has no kernel";
 }
 
 }  // namespace tunableop

@@ -12,9 +12,6 @@ namespace tunableop {
 
 // Input 1 is of input 0's type.
 std::optional<std::string> SecondTypeDiffers(const NodeView& node);
-// Of operators with any number of inputs.
-std::optional<std::string> MoreThanTwoInputs(const NodeView& node);
-
 // Of operators with an optional input 1 that is added first.
 std::optional<std::string> HasBias(const NodeView& node);
 // The output's type is none to calculate with, or the kernel does not do what is asked.
@@ -24,9 +21,18 @@ std::optional<std::string> CastsToOthers(const NodeView& node);
 // dimensions as they are; or statistics are asked for that the kernel does not give.
 std::optional<std::string> NotOneRowOfScales(const NodeView& node);
 
+// Of RotaryEmbedding, of both domains.
+std::optional<std::string> RotaryOfOthers(const NodeView& node);
+// Of Conv: other than one or two dimensions; pads below zero.
+std::optional<std::string> ConvOfOthers(const NodeView& node);
+
 // Of Mod: floating point with the divisor's sign, which no definition before opset 28 has.
 std::optional<std::string> ModOfFloats(const NodeView& node);
 // Input 1 is no int32 or int64.
 std::optional<std::string> IndicesAreOthers(const NodeView& node);
+// The same, or what is written is to be combined with what is there.
+std::optional<std::string> ScattersOtherwise(const NodeView& node);
+// Output 0 is of a type that no card's memory holds.
+std::optional<std::string> MakesOthers(const NodeView& node);
 
 }  // namespace tunableop

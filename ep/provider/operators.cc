@@ -22,6 +22,9 @@ constexpr TypeSet kFloating =
     kHalf | Types({ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE});
 constexpr TypeSet kWhole =
     Types({ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64});
+constexpr TypeSet kIndices = Types({ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64});
+constexpr TypeSet kCounted =
+    kWhole | Types({ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE});
 constexpr TypeSet kBool = Types({ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL});
 constexpr TypeSet kNumbers = kFloating | kWhole | Types({ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8});
 
@@ -71,7 +74,7 @@ constexpr auto kTable = std::to_array<Operator>({
     // Dimensions as values.
     Row("Shape", 1, 25, &CreateShape, kMoved, {.host_outputs = kOutput0}),
     Row("Size", 1, 25, &CreateSize, kMoved, {.host_outputs = kOutput0}),
-    // Elementwise, with two inputs.
+    // Elementwise, with two inputs or more.
     Row("Add", 7, 14, &CreateBinary, kNumbers),
     Row("And", 7, 7, &CreateBinary, kBool),
     Row("Div", 7, 14, &CreateBinary, kNumbers),
@@ -80,15 +83,16 @@ constexpr auto kTable = std::to_array<Operator>({
     Row("GreaterOrEqual", 12, 16, &CreateBinary, kNumbers),
     Row("Less", 7, 13, &CreateBinary, kNumbers),
     Row("LessOrEqual", 12, 16, &CreateBinary, kNumbers),
-    Row("Max", 8, 13, &CreateBinary, kNumbers, {.why_not = &MoreThanTwoInputs}),
-    Row("Min", 8, 13, &CreateBinary, kNumbers, {.why_not = &MoreThanTwoInputs}),
+    Row("Max", 8, 13, &CreateVariadic, kNumbers),
+    Row("Mean", 8, 13, &CreateVariadic, kFloating),
+    Row("Min", 8, 13, &CreateVariadic, kNumbers),
     Row("Mod", 10, 13, &CreateBinary, kNumbers, {.why_not = &ModOfFloats}),
     Row("Mul", 7, 14, &CreateBinary, kNumbers),
     Row("Or", 7, 7, &CreateBinary, kBool),
     Row("PRelu", 7, 16, &CreateBinary, kFloating | kWhole),
     Row("Pow", 7, 15, &CreateBinary, kFloating | kWhole, {.why_not = &SecondTypeDiffers}),
     Row("Sub", 7, 14, &CreateBinary, kNumbers),
-    Row("Sum", 8, 13, &CreateBinary, kFloating, {.why_not = &MoreThanTwoInputs}),
+    Row("Sum", 8, 13, &CreateVariadic, kFloating),
     Row("Xor", 7, 7, &CreateBinary, kBool),
     // Elementwise, with one input.
     Row("Abs", 6, 13, &CreateUnary, kFloating | kWhole),
@@ -132,6 +136,12 @@ constexpr auto kTable = std::to_array<Operator>({
     Row("SkipSimplifiedLayerNormalization", 1, 1, &CreateNorm, kFloating,
         {.domain = kContrib, .why_not = &SecondTypeDiffers}),
     Row("Softmax", 1, 13, &CreateSoftmax, kFloating),
+    // Of transformers.
+    Row("RotaryEmbedding", 23, 23, &CreateRotary, kFloating, {.why_not = &RotaryOfOthers}),
+    Row("RotaryEmbedding", 1, 1, &CreateRotary, kFloating,
+        {.domain = kContrib, .why_not = &RotaryOfOthers}),
+    // Products.
+    Row("Conv", 1, 22, &CreateConv, kFloating, {.why_not = &ConvOfOthers}),
     // Elements as they are.
     Row("Concat", 4, 13, &CreateConcat, kMoved),
     Row("Expand", 8, 13, &CreateExpand, kMoved, {.host_inputs = kInput1}),
@@ -141,10 +151,19 @@ constexpr auto kTable = std::to_array<Operator>({
     Row("Split", 2, 18, &CreateSplit, kMoved, {.host_inputs = kInput1}),
     Row("Tile", 6, 13, &CreateTile, kMoved, {.host_inputs = kInput1}),
     Row("Transpose", 1, 25, &CreateTranspose, kMoved),
+    Row("Trilu", 14, 14, &CreateTrilu, kMoved, {.host_inputs = kInput1}),
+    Row("Trilu", 1, 1, &CreateTrilu, kMoved, {.domain = kContrib, .host_inputs = kInput1}),
     // Picked by indices.
     Row("Gather", 1, 13, &CreateGather, kMoved, {.why_not = &IndicesAreOthers}),
     Row("GatherElements", 11, 13, &CreateGatherElements, kMoved, {.why_not = &IndicesAreOthers}),
     Row("GatherND", 11, 13, &CreateGatherNd, kMoved, {.why_not = &IndicesAreOthers}),
+    // Placed by indices.
+    Row("ScatterElements", 11, 18, &CreateScatterElements, kMoved, {.why_not = &ScattersOtherwise}),
+    Row("ScatterND", 11, 18, &CreateScatterNd, kMoved, {.why_not = &ScattersOtherwise}),
+    // Made of few numbers.
+    Row("ConstantOfShape", 9, 25, &CreateConstantOfShape, kIndices,
+        {.why_not = &MakesOthers, .host_inputs = kInput0}),
+    Row("Range", 11, 11, &CreateRange, kCounted, {.host_inputs = kInput0 | kInput1 | kInput2}),
     // One number of many.
     Row("ArgMax", 1, 13, &CreateArg, kFloating | kWhole),
     Row("ArgMin", 1, 13, &CreateArg, kFloating | kWhole),

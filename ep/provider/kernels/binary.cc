@@ -17,11 +17,10 @@ constexpr struct {
     {"Div", "binary_div"},         {"Equal", "binary_equal"},
     {"Greater", "binary_greater"}, {"GreaterOrEqual", "binary_greater_or_equal"},
     {"Less", "binary_less"},       {"LessOrEqual", "binary_less_or_equal"},
-    {"Max", "binary_max"},         {"Min", "binary_min"},
     {"Mod", "binary_mod"},         {"Mul", "binary_mul"},
     {"Or", "binary_or"},           {"PRelu", "binary_prelu"},
     {"Pow", "binary_pow"},         {"Sub", "binary_sub"},
-    {"Sum", "binary_add"},         {"Xor", "binary_xor"},
+    {"Xor", "binary_xor"},
 };
 
 class Binary final : public OpKernel {
@@ -43,10 +42,6 @@ class Binary final : public OpKernel {
   Status Compute(OpContext& context) const override {
     Result<DeviceTensor> a = context.Input(0);
     if (!a.ok()) return a.TakeStatus();
-    if (context.inputs() == 1) {  // Max, Min and Sum of one
-      Result<DeviceTensor> same = context.Output(0, a.value().dims);
-      return same.ok() ? context.Copy(same.value(), a.value()) : same.TakeStatus();
-    }
     Result<DeviceTensor> b = context.Input(1);
     if (!b.ok()) return b.TakeStatus();
     const std::array<device::DimsView, 2> shapes{a.value().dims, b.value().dims};

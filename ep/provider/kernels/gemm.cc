@@ -15,6 +15,7 @@
 #include "provider/kernels/gemm_addend.h"
 #include "provider/kernels/kernel.h"
 #include "provider/kernels/matmul_shape.h"
+#include "provider/kernels/scratch.h"
 #include "provider/ort_runtime.h"
 
 namespace tunableop {
@@ -25,30 +26,6 @@ bool Overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) noexc
   const auto* b_begin = static_cast<const std::byte*>(b);
   return a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes;
 }
-
-// Memory of a session's pool that work on one stream needs for a moment.
-class Scratch {
- public:
-  Scratch() noexcept = default;
-  Scratch(MemoryPool& pool, size_t bytes, NativeStream stream) noexcept
-      : pool_(&pool), memory_(pool.Allocate(bytes, stream)) {}
-  Scratch(Scratch&& other) noexcept
-      : pool_(other.pool_), memory_(std::exchange(other.memory_, nullptr)) {}
-  Scratch& operator=(Scratch&& other) noexcept {
-    std::swap(pool_, other.pool_);
-    std::swap(memory_, other.memory_);
-    return *this;
-  }
-  ~Scratch() {
-    // What is queued on the stream still uses it; so does, behind that, who gets it next.
-    if (memory_ != nullptr) pool_->Free(memory_);
-  }
-  void* data() const noexcept { return memory_; }
-
- private:
-  MemoryPool* pool_ = nullptr;
-  void* memory_ = nullptr;
-};
 
 class Gemm final : public Kernel {
  public:

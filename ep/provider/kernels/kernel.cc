@@ -39,6 +39,15 @@ Status NoMemory(GpuSession& gpu) {
           "TunableOp: no memory on " + gpu.card().Name() + ": " + gpu.card().WhyNoMemory()};
 }
 
+std::string NodeName(const OrtKernelInfo* info) {
+  size_t size = 0;  // with the terminating zero
+  if (!FromOrt(Ort().api->KernelInfo_GetNodeName(info, nullptr, &size)).ok() || size < 2) return {};
+  std::string name(size, '\0');
+  if (!FromOrt(Ort().api->KernelInfo_GetNodeName(info, name.data(), &size)).ok()) return {};
+  name.resize(size - 1);
+  return name;
+}
+
 void PoolExecutor::ParallelFor(size_t count, Task task, void* context) noexcept {
   if (threads_ > 1 && count > 1) {
     OrtStatus* status = RunOnPool(context_, task, count, context);
@@ -49,16 +58,6 @@ void PoolExecutor::ParallelFor(size_t count, Task task, void* context) noexcept 
 }
 
 namespace {
-
-// Empty where the node has none.
-std::string NodeName(const OrtKernelInfo* info) {
-  size_t size = 0;  // with the terminating zero
-  if (!FromOrt(Ort().api->KernelInfo_GetNodeName(info, nullptr, &size)).ok() || size < 2) return {};
-  std::string name(size, '\0');
-  if (!FromOrt(Ort().api->KernelInfo_GetNodeName(info, name.data(), &size)).ok()) return {};
-  name.resize(size - 1);
-  return name;
-}
 
 // The type of input 0, which all inputs share.
 DataType TypeOfInput(const OrtKernelInfo* info) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "abi/ort_c_api.h"
@@ -95,6 +96,9 @@ class PoolExecutor final : public Executor {
   const OrtKernelContext* context_;
   int threads_;
 };
+
+// Empty where the node has none.
+std::string NodeName(const OrtKernelInfo* info);
 
 // The error of a call whose tensors have no memory, since the card had none left.
 Status NoMemory(GpuSession& gpu);

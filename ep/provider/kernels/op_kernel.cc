@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "provider/element_type.h"
@@ -66,6 +67,8 @@ int OpInfo::version() const noexcept {
   return version;
 }
 
+std::string OpInfo::Name() const { return NodeName(info_); }
+
 int64_t OpInfo::Int(const char* name, int64_t missing) const noexcept {
   int64_t value = 0;
   return FromOrt(Ort().api->KernelInfoGetAttribute_int64(info_, name, &value)).ok() ? value
@@ -104,6 +107,32 @@ std::optional<std::vector<int64_t>> OpInfo::Ints(const char* name) const {
     return std::nullopt;
   }
   return values;
+}
+
+Status OpInfo::Element(const char* name, ONNXTensorElementDataType type, uint64_t* bits) const {
+  *bits = 0;
+  OrtAllocator* allocator = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->GetAllocatorWithDefaultOptions(&allocator));
+  OrtValue* raw = nullptr;
+  if (!FromOrt(Ort().api->KernelInfoGetAttribute_tensor(info_, name, allocator, &raw)).ok()) {
+    return Status::Ok();
+  }
+  const std::unique_ptr<OrtValue, OrtDeleter<&OrtApi::ReleaseValue>> value(raw);
+  ONNXTensorElementDataType given = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+  const int64_t* dims = nullptr;
+  size_t rank = 0;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(
+      Ort().api->GetTensorElementTypeAndShapeDataReference(raw, &given, &dims, &rank));
+  DeviceTensor tensor;
+  tensor.dims = {dims, rank};
+  const void* data = nullptr;
+  TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->GetTensorData(raw, &data));
+  if (given != type || tensor.elements() != 1) {
+    return {StatusCode::kInvalidArgument,
+            std::string(op_.op) + ": '" + name + "' must be one element of the output's type"};
+  }
+  std::memcpy(bits, data, ElementBytes(type));
+  return Status::Ok();
 }
 
 ONNXTensorElementDataType OpInfo::InputType(size_t input) const noexcept {
@@ -241,7 +270,10 @@ Status InitOpKernel(OpKernel& kernel, void* state, const OrtKernelInfo* info) {
   const OrtEp* ep = nullptr;
   TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().ep_api->KernelInfo_GetEp(info, &ep));
   kernel.op_ = static_cast<const Operator*>(state);
-  if (ep != nullptr) kernel.gpu_ = static_cast<const Provider*>(ep)->gpu();
+  if (ep != nullptr) {
+    kernel.gpu_ = static_cast<const Provider*>(ep)->gpu();
+    kernel.state_ = static_cast<const Provider*>(ep)->state();
+  }
   if (kernel.gpu_ == nullptr) {
     return {StatusCode::kInternal, std::string(kernel.op_->op) + ": the session is on no card"};
   }

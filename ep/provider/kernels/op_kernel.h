@@ -22,6 +22,8 @@
 
 namespace tunableop {
 
+class SessionState;
+
 // A tensor of a kernel call. Memory and dimensions are ONNX Runtime's, valid during the call.
 struct DeviceTensor {
   void* data = nullptr;  // null: absent, or without elements
@@ -45,11 +47,14 @@ class OpInfo {
 
   const Operator& op() const noexcept { return op_; }
   int version() const noexcept;  // opset of the node's definition
+  std::string Name() const;      // the node's; may be empty
   // Attributes; `missing` where there is none.
   int64_t Int(const char* name, int64_t missing) const noexcept;
   float Float(const char* name, float missing) const noexcept;
   std::string String(const char* name, std::string missing) const;
   std::optional<std::vector<int64_t>> Ints(const char* name) const;
+  // The bits of a tensor of one element of `type`; those of 0 where there is no such attribute.
+  Status Element(const char* name, ONNXTensorElementDataType type, uint64_t* bits) const;
   ONNXTensorElementDataType InputType(size_t input) const noexcept;
   ONNXTensorElementDataType OutputType(size_t output) const noexcept;
   size_t inputs() const noexcept;
@@ -113,6 +118,7 @@ class OpKernel : public OrtKernelImpl {
 
  protected:
   GpuSession& gpu() const noexcept { return *gpu_; }
+  const std::shared_ptr<SessionState>& state() const noexcept { return state_; }
   // In Init only: compiles it if need be. `t1` may be "".
   Status Find(const char* family, const char* t0, const char* t1, const char* entry,
               DeviceFunction* function) const;
@@ -123,6 +129,7 @@ class OpKernel : public OrtKernelImpl {
   static void ReleaseImpl(OrtKernelImpl* self) noexcept;
 
   std::shared_ptr<GpuSession> gpu_;
+  std::shared_ptr<SessionState> state_;
   const Operator* op_ = nullptr;
 };
 

@@ -10,11 +10,17 @@ namespace tunableop {
 OrtStatus* CreateBinary(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/cast.cc
 OrtStatus* CreateCast(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/conv.cc
+OrtStatus* CreateConv(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/gather.cc
 OrtStatus* CreateGather(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateGatherElements(void* state, const OrtKernelInfo* info,
                                 OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateGatherNd(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/make.cc
+OrtStatus* CreateConstantOfShape(void* state, const OrtKernelInfo* info,
+                                 OrtKernelImpl** kernel) noexcept;
+OrtStatus* CreateRange(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/norm.cc
 OrtStatus* CreateNorm(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/parts.cc
@@ -25,6 +31,12 @@ OrtStatus* CreateSplit(void* state, const OrtKernelInfo* info, OrtKernelImpl** k
 OrtStatus* CreateArg(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateCumSum(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateReduce(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/rotary.cc
+OrtStatus* CreateRotary(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/scatter.cc
+OrtStatus* CreateScatterElements(void* state, const OrtKernelInfo* info,
+                                 OrtKernelImpl** kernel) noexcept;
+OrtStatus* CreateScatterNd(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/softmax.cc
 OrtStatus* CreateSoftmax(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/spread.cc
@@ -32,9 +44,13 @@ OrtStatus* CreateExpand(void* state, const OrtKernelInfo* info, OrtKernelImpl** 
 OrtStatus* CreatePad(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateTile(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateTranspose(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/trilu.cc
+OrtStatus* CreateTrilu(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/unary.cc
 OrtStatus* CreateClip(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateUnary(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/variadic.cc
+OrtStatus* CreateVariadic(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/where.cc
 OrtStatus* CreateWhere(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/views.cc

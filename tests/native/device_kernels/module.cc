@@ -50,6 +50,7 @@ PYBIND11_MODULE(tunableop_device_kernels, module) {
   BindCopies(module);
   BindElements(module);
   BindLayers(module);
+  BindMakes(module);
   BindPicks(module);
   BindRows(module);
 }

@@ -1,0 +1,34 @@
+// How the kernel of im2col.h is called.
+#pragma once
+
+#include <array>
+
+#include "kernels/im2col_args.h"
+#include "kernels/shapes.h"
+
+namespace tunableop::device {
+
+// Of a convolution over two dimensions: down, then along.
+struct ConvShape {
+  int64_t images = 1;
+  int64_t channels = 1;
+  std::array<int64_t, 2> size{1, 1};  // of an image
+  std::array<int64_t, 2> filter{1, 1};
+  std::array<int64_t, 2> stride{1, 1};
+  std::array<int64_t, 2> dilation{1, 1};
+  std::array<int64_t, 2> before{0, 0};  // zeros in front of each dimension
+  std::array<int64_t, 2> after{0, 0};   // and behind it
+
+  // Of the result; zero or less: the filter does not fit anywhere.
+  int64_t OutSize(size_t dimension) const noexcept;
+  int64_t places() const noexcept { return OutSize(0) * OutSize(1); }
+  int64_t rows() const noexcept { return channels * filter[0] * filter[1]; }
+  // The matrix is the image as it is: each of its numbers is used once, where it lies.
+  bool is_plain() const noexcept;
+};
+
+// Nothing: 2^30 elements and more in an image or its matrix, or steps as large.
+std::optional<Prepared<Im2ColArgs>> PrepareIm2Col(const void* x, const ConvShape& shape,
+                                                  void* out) noexcept;
+
+}  // namespace tunableop::device
