@@ -84,11 +84,18 @@ class Graph:
         self._nodes.append(helper.make_node(op_type, list(inputs), [name], name=f"/{name}", **attributes))
         return name
 
+    def split(self, x: str, sizes: Sequence[int], *, axis: int, name: str) -> list[str]:
+        """Adds a Split; returns the parts' names."""
+        parts = [f"{name}_{i}" for i in range(len(sizes))]
+        inputs = [x, self.ints(*sizes)]
+        self._nodes.append(helper.make_node("Split", inputs, parts, name=f"/{name}", axis=axis))
+        return parts
+
     def weight(self, name: str, values: NDArray[np.generic]) -> str:
         """Adds a weight, floating point values converted to the graph's dtype; returns its name."""
         if np.issubdtype(values.dtype, np.floating):
             values = values.astype(self.dtype, copy=False)
-        values = np.ascontiguousarray(values)
+        values = np.ascontiguousarray(values).reshape(values.shape)  # which has no scalars
         small = values.nbytes < 1024 or values.dtype != self.dtype  # shapes and places stay readable
         if self._external is None or self._file is None or small:
             self._initializers[name] = numpy_helper.from_array(values, name)

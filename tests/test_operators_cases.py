@@ -503,7 +503,37 @@ def conv() -> Iterator[Case]:
     yield case("Conv", [some((2, 3, 8), "bf16", 1), some((4, 3, 3), "bf16", 2)], dtype="bf16", opset=22)
 
 
-EVERY = (views, binary, unary, cast, where, softmax, norm, reduce, transpose, move, gather, make, scatter, conv)
+def rotary() -> Iterator[Case]:
+    angles = np.random.default_rng(3).uniform(-3, 3, (20, 4))
+    for dtype in (F32, F16):
+        cosines, sines = np.cos(angles).astype(dtype), np.sin(angles).astype(dtype)
+        flat, split = some((2, 5, 24), dtype), some((2, 3, 5, 8), dtype)
+        wide = some((2, 5, 36), dtype)  # heads of 12, of which 8 turn
+        each = np.array([[0, 1, 2, 3, 4], [9, 3, 19, 0, 7]], I64)
+        for interleaved in (0, 1):
+            turning: dict[str, Any] = {"interleaved": interleaved}
+            for x, positions, more in (
+                (flat, each, {}),
+                (flat, ints(4), {}),
+                (flat, each, {"num_heads": 3}),
+                (split, each, {}),
+                (split, ints(11), {}),
+                (wide, each, {"num_heads": 3, "rotary_embedding_dim": 8}),
+            ):
+                inputs: list[Array | None] = [x, positions, cosines, sines]
+                yield Case("RotaryEmbedding", inputs, turning | more, domain=CONTRIB, constants=(2, 3))
+            for x, more in (
+                (flat, {"num_heads": 3}),
+                (split, {}),
+                (wide, {"num_heads": 3, "rotary_embedding_dim": 8}),
+            ):
+                inputs = [x, cosines, sines, each]
+                yield Case("RotaryEmbedding", inputs, turning | more, opset=23, constants=(1, 2))
+                inputs = [x, cosines[each], sines[each]]
+                yield Case("RotaryEmbedding", inputs, turning | more, opset=23)
+
+
+EVERY = (views, binary, unary, cast, where, softmax, norm, reduce, transpose, move, gather, make, scatter, conv, rotary)
 FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {family.__name__: family for family in EVERY}
 
 

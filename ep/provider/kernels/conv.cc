@@ -12,7 +12,7 @@
 #include "provider/kernels/matmul_shape.h"
 #include "provider/kernels/op_kernel.h"
 #include "provider/kernels/op_kernels.h"
-#include "provider/kernels/product.h"
+#include "provider/kernels/inner_product.h"
 #include "provider/kernels/scratch.h"
 
 namespace tunableop {
@@ -171,7 +171,7 @@ class Conv final : public OpKernel {
     return Status::Ok();
   }
 
-  Product product_;
+  InnerProduct product_;
   DeviceFunction copy_;
   DeviceFunction im2col_;
   std::vector<int64_t> strides_;

@@ -13,7 +13,7 @@
 namespace tunableop {
 
 // Made when the kernel is made; Run may be called by several threads at once.
-class Product {
+class InnerProduct {
  public:
   // Error: products of this type have no kernel.
   Status Init(const OpInfo& info, std::shared_ptr<SessionState> state,

@@ -1,4 +1,4 @@
-#include "provider/kernels/product.h"
+#include "provider/kernels/inner_product.h"
 
 #include <optional>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tunableop {
 
-Status Product::Init(const OpInfo& info, std::shared_ptr<SessionState> state,
+Status InnerProduct::Init(const OpInfo& info, std::shared_ptr<SessionState> state,
                      ONNXTensorElementDataType type) {
   const std::optional<DataType> known = DataTypeOf(type);
   if (!known) {
@@ -20,7 +20,7 @@ Status Product::Init(const OpInfo& info, std::shared_ptr<SessionState> state,
   return Status::Ok();
 }
 
-Problem Product::Start() const noexcept {
+Problem InnerProduct::Start() const noexcept {
   Problem problem;
   problem.a_type = problem.b_type = problem.c_type = type_;
   problem.threads = 0;
@@ -28,7 +28,7 @@ Problem Product::Start() const noexcept {
   return problem;
 }
 
-Status Product::Run(const OpContext& context, Problem problem, const Operands& operands) const {
+Status InnerProduct::Run(const OpContext& context, Problem problem, const Operands& operands) const {
   problem.align_a = AlignmentClass(operands.a);
   problem.align_b = AlignmentClass(operands.b);
   problem.align_c = AlignmentClass(operands.c);
