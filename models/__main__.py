@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 try:
-    from . import bert, llama, minilm, minilm_int8, mlp, text_detector
+    from . import bert, gpt2, llama, minilm, minilm_int8, mlp, t5, text_detector, vit, whisper
     from .fetch import FetchError
     from .graph import external_path, save
 except ModuleNotFoundError as error:
@@ -54,6 +54,33 @@ def _llama(args: argparse.Namespace, out: Path) -> None:
     save(llama.build(config, **sizes, seed=args.seed, external=external_path(out)), out)
 
 
+def _vit(args: argparse.Namespace, out: Path) -> None:
+    config = replace(vit.BASE, layers=args.layers or vit.BASE.layers)
+    external = external_path(out) if args.external else None
+    save(vit.build(config, batch=args.batch, seed=args.seed, external=external), out)
+
+
+def _whisper(args: argparse.Namespace, out: Path) -> None:
+    config = replace(whisper.BASE, layers=args.layers or whisper.BASE.layers)
+    external = external_path(out) if args.external else None
+    sizes = {"batch": args.batch, "frames": args.sequence}
+    save(whisper.build(config, **sizes, seed=args.seed, external=external), out)
+
+
+def _gpt2(args: argparse.Namespace, out: Path) -> None:
+    config = replace(gpt2.BASE, layers=args.layers or gpt2.BASE.layers)
+    external = external_path(out) if args.external else None
+    sizes = {"batch": args.batch, "sequence": args.sequence}
+    save(gpt2.build(config, **sizes, seed=args.seed, external=external), out)
+
+
+def _t5(args: argparse.Namespace, out: Path) -> None:
+    config = replace(t5.SMALL, layers=args.layers or t5.SMALL.layers)
+    external = external_path(out) if args.external else None
+    sizes = {"batch": args.batch, "sequence": args.sequence}
+    save(t5.build(config, **sizes, seed=args.seed, external=external), out)
+
+
 _BUILDERS: dict[str, tuple[Callable[[argparse.Namespace, Path], None], str]] = {
     "minilm": (_minilm, "all-MiniLM-L6-v2, real weights, fp32 (downloads 84 MB once)"),
     "minilm-int8": (
@@ -64,6 +91,10 @@ _BUILDERS: dict[str, tuple[Callable[[argparse.Namespace, Path], None], str]] = {
     "mlp": (_mlp, "three layers of products, random weights"),
     "digits": (_digits, "a classifier of digits, trained on the spot"),
     "bert": (_bert, "BERT-base, random weights"),
+    "vit": (_vit, "like ViT-base: an encoder of images, random weights"),
+    "whisper": (_whisper, "like Whisper-base's encoder, random weights; --sequence: frames"),
+    "gpt2": (_gpt2, "like GPT-2: a prompt, random weights"),
+    "t5": (_t5, "like T5-small: encoder and decoder, random weights"),
     "llama": (_llama, "one block of Llama-7B, random weights, in an external data file"),
 }
 
@@ -79,11 +110,11 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("--batch", type=int, help="fix the batch (default: free)")
     build.add_argument("--sequence", type=int, help="fix the number of tokens (default: free)")
     build.add_argument("--past", type=int, help="llama: fix the length of the past; 0: none (default: free)")
-    build.add_argument("--layers", type=int, help="bert, llama: number of layers")
+    build.add_argument("--layers", type=int, help="all but the small ones: number of layers")
+    build.add_argument("--seed", type=int, default=0, help="random weights: their seed (default: 0)")
     build.add_argument(
-        "--seed", type=int, default=0, help="bert, llama, mlp: seed of the weights (default: 0)"
+        "--external", action="store_true", help="bert, gpt2, t5, vit, whisper: weights in FILE.data"
     )
-    build.add_argument("--external", action="store_true", help="bert: weights in FILE.data")
     return parser
 
 

@@ -533,7 +533,23 @@ def rotary() -> Iterator[Case]:
                 yield Case("RotaryEmbedding", inputs, turning | more, opset=23)
 
 
-EVERY = (views, binary, unary, cast, where, softmax, norm, reduce, transpose, move, gather, make, scatter, conv, rotary)
+EVERY = (
+    views,
+    binary,
+    unary,
+    cast,
+    where,
+    softmax,
+    norm,
+    reduce,
+    transpose,
+    move,
+    gather,
+    make,
+    scatter,
+    conv,
+    rotary,
+)
 FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {family.__name__: family for family in EVERY}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections import Counter
@@ -19,12 +20,18 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # `models` is a folder of the repository, not an installed package
     sys.path.insert(0, str(ROOT))
 
-from models import bert, llama, minilm  # noqa: E402
+from models import bert, gpt2, llama, minilm, t5, vit, whisper  # noqa: E402
 from models.encoder import EncoderConfig  # noqa: E402
 from models.weights import RandomWeights  # noqa: E402
 
 ENCODER = EncoderConfig(layers=2, hidden=32, heads=4, intermediate=64, vocabulary=50, positions=16)
 LLAMA = llama.LlamaConfig(layers=2, hidden=32, heads=4, kv_heads=2, intermediate=48, positions=16)
+GPT2 = gpt2.Gpt2Config(layers=2, hidden=32, heads=4, vocabulary=50, positions=16)
+T5 = t5.T5Config(
+    layers=2, hidden=32, heads=4, head_size=8, intermediate=64, vocabulary=50, buckets=8, distance=16
+)
+VIT = vit.VitConfig(layers=2, hidden=32, heads=4, intermediate=64, image=16, patch=4, classes=10)
+WHISPER = whisper.WhisperConfig(layers=2, hidden=32, heads=4, intermediate=64, mels=8, positions=20)
 
 Feeds = dict[str, npt.NDArray[Any]]
 
@@ -144,3 +151,73 @@ def test_a_decoder_stays_on_the_card() -> None:
     proto = llama.build(LLAMA, batch=None, sequence=None, past=None, seed=1)
     feeds: Feeds = llama.decode_feed(LLAMA, batch=2, sequence=3, past=4)
     check(proto, [feeds], 2e-5)
+
+
+def token_feeds(batch: int, length: int) -> Feeds:
+    feeds = encoder_feeds(batch, length)
+    return {name: feeds[name] for name in ("input_ids", "attention_mask")}
+
+
+def t5_feeds(batch: int, length: int, target: int) -> Feeds:
+    targets = np.random.default_rng(target).integers(0, T5.vocabulary, (batch, target))
+    return token_feeds(batch, length) | {"decoder_input_ids": targets}
+
+
+def noise(name: str, *shape: int) -> Feeds:
+    return {name: np.random.default_rng(shape[0]).standard_normal(shape).astype(np.float32)}
+
+
+HALVES = 6e-3  # what the CPU provider calculates in float between the roundings
+
+
+def check_both(build: Any, some: list[Feeds], fixed: dict[str, int]) -> None:
+    """fp32 with free sizes and with those of the first feeds, and fp16."""
+    check(build(seed=3), some, 2e-5)
+    check(build(seed=3, **fixed), some[:1], 2e-5)
+    halves = [
+        {k: v.astype(np.float16) if v.dtype == np.float32 else v for k, v in feeds.items()} for feeds in some
+    ]
+    check(build(seed=3, dtype=np.float16), halves, HALVES)
+
+
+@on_card(*BOTH)
+def test_a_vision_transformer_stays_on_the_card() -> None:
+    some = [noise("pixel_values", batch, 3, 16, 16) for batch in (3, 1)]
+    check_both(functools.partial(vit.build, VIT), some, {"batch": 3})
+
+
+@on_card(*BOTH)
+def test_an_encoder_of_sound_stays_on_the_card() -> None:
+    some = [noise("input_features", 2, 8, 24), noise("input_features", 3, 8, 7)]
+    check_both(functools.partial(whisper.build, WHISPER), some, {"batch": 2, "frames": 24})
+
+
+@on_card(*BOTH)
+def test_a_decoder_that_counts_its_positions_stays_on_the_card() -> None:
+    check_both(
+        functools.partial(gpt2.build, GPT2),
+        [token_feeds(2, 12), token_feeds(3, 5), token_feeds(1, 16)],
+        {"batch": 2, "sequence": 12},
+    )
+
+
+@on_card(*BOTH)
+def test_an_encoder_and_a_decoder_stay_on_the_card() -> None:
+    check_both(
+        functools.partial(t5.build, T5),
+        [t5_feeds(2, 12, 7), t5_feeds(3, 5, 9), t5_feeds(1, 30, 1)],
+        {"batch": 2, "sequence": 12, "target": 7},
+    )
+
+
+@on_card("cuda13")
+def test_products_inside_of_a_convolution_are_measured_and_kept() -> None:
+    session = card_session(vit.build(VIT, seed=3), claim="all", tuning="online", max_tuning_ms=5)
+    feeds = noise("pixel_values", 3, 3, 16, 16)
+    first = session.run(None, feeds)
+    entries = [entry for one in tunableop.get_tuning_results(session)["machines"] for entry in one["entries"]]
+    assert (32, 16, 48, 3) in [tuple(entry[key] for key in ("m", "n", "k", "batch")) for entry in entries]
+    misses = tunableop.stats(session).misses
+    for got, expected in zip(session.run(None, feeds), first, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+    assert tunableop.stats(session).misses == misses

@@ -11,7 +11,7 @@ import test_operators_cases as cases
 import test_operators_models as models
 from support.operators import check
 
-from models import bert, llama
+from models import bert, gpt2, llama, t5, vit, whisper
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +41,19 @@ def test_minilm_stays_on_the_card() -> None:
 def test_a_decoder_stays_on_the_card() -> None:
     proto = llama.build(models.LLAMA, batch=None, sequence=None, past=None, seed=1)
     models.check(proto, [llama.decode_feed(models.LLAMA, batch=2, sequence=3, past=4)], 2e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_models_with_convolutions_counted_positions_and_two_stacks_stay_on_the_card(dtype: Any) -> None:
+    tolerance = 2e-5 if dtype == np.float32 else models.HALVES
+    pixels, sound = models.noise("pixel_values", 3, 3, 16, 16), models.noise("input_features", 2, 8, 24)
+    for build, config, feeds in (
+        (vit.build, models.VIT, {k: v.astype(dtype) for k, v in pixels.items()}),
+        (whisper.build, models.WHISPER, {k: v.astype(dtype) for k, v in sound.items()}),
+        (gpt2.build, models.GPT2, models.token_feeds(2, 12)),
+        (t5.build, models.T5, models.t5_feeds(2, 12, 7)),
+    ):
+        models.check(build(config, seed=3, dtype=dtype), [feeds], tolerance)
 
 
 def test_bert_with_graphs_is_right_for_any_sequence_of_shapes() -> None:
