@@ -221,14 +221,15 @@ void PrepareKernels(const std::vector<NodeView>& nodes, const ClaimRules& rules,
 }
 
 Result<std::vector<FoundGroup>> GroupsOf(const OrtGraph* graph, const std::vector<NodeView>& nodes,
-                                         const std::vector<Verdict>& verdicts) {
+                                         const std::vector<Verdict>& verdicts,
+                                         const FusionPlace& place) {
   Result<GraphIndex> index = GraphIndex::Of(graph, nodes);
   if (!index.ok()) return index.TakeStatus();
   std::vector<bool> claimed(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
     claimed[i] = verdicts[i].claimed && nodes[i].owner() != kProviderName;
   }
-  return FindGroups(index.value(), claimed);
+  return FindGroups(index.value(), claimed, place);
 }
 
 // Says to ONNX Runtime what is taken: groups, and the other nodes one by one.
@@ -276,8 +277,8 @@ Status ClaimNodes(const OrtGraph* graph, OrtEpGraphSupportInfo* support, const C
   }
   if (rules.on_card && rules.only_products.empty()) {
     TUNABLEOP_RETURN_IF_ERROR(LeaveShapesToCpu(graph, nodes, verdicts));
-    if (rules.fuses) {
-      Result<std::vector<FoundGroup>> found = GroupsOf(graph, nodes, verdicts);
+    if (rules.fuses.has_value()) {
+      Result<std::vector<FoundGroup>> found = GroupsOf(graph, nodes, verdicts, *rules.fuses);
       if (!found.ok()) return found.TakeStatus();
       groups = std::move(found).value();
     }

@@ -12,6 +12,7 @@
 #include "abi/ort_c_api.h"
 #include "gemm/problem.h"
 #include "gemm/status.h"
+#include "provider/fusion/place.h"
 #include "provider/options.h"
 #include "provider/type_name.h"
 
@@ -62,8 +63,9 @@ struct ClaimRules {
   // On a card, of nodes that are no MatMul or Gemm: why none is claimed; empty: those of
   // operators.h are.
   std::string only_products = {};
-  // On a card, where operators are claimed: some nodes run as one (fusion/).
-  bool fuses = false;
+  // On a card, where operators are claimed: nodes run as one (fusion/) that a kernel suits there.
+  // Nothing: each by itself.
+  std::optional<FusionPlace> fuses = {};
   // Makes the modules that the claimed ones need ready, and says of each what refused it, if
   // anything did; null: nobody does.
   std::function<std::vector<Status>(std::span<const ModuleName> modules)> prepare = {};

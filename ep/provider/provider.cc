@@ -51,7 +51,9 @@ ClaimRules RulesOf(const SessionState& state, const GpuSession* gpu) {
   // and transpositions into them, which it cannot when they are ours (docs/benchmarks.md).
   rules.leaves_computed = rules.policy == ClaimPolicy::kAuto && HasStockGpu();
   rules.only_products = WhyOnlyProducts(rules.policy, gpu->card());
-  rules.fuses = state.options().fused_groups;
+  if (state.options().fused_groups) {
+    rules.fuses = FusionPlace{gpu->device().info().arch, state.options().precision};
+  }
   rules.prepare = [&card = gpu->card()](std::span<const ModuleName> modules) {
     return card.kernels().Prepare(modules, std::min(kCompilers, ProcessorsOfProcess().size()));
   };

@@ -15,6 +15,7 @@
 #include "backends/rtc/kernel_library.h"
 #include "gemm/status.h"
 #include "provider/fusion/graph_index.h"
+#include "provider/fusion/place.h"
 #include "provider/gpu/gpu_session.h"
 #include "provider/kernels/op_kernel.h"
 #include "provider/session_state.h"
@@ -101,6 +102,8 @@ struct Fusion {
   // Looks for the pattern of which node `last` is the last one. Pure.
   std::optional<Group> (*match)(const GraphIndex& graph, size_t last);
   std::unique_ptr<FusedKernel> (*make)();
+  // Whether its kernel is the better choice there; null: it is everywhere.
+  bool (*suits)(const FusionPlace& place) = nullptr;
 };
 
 }  // namespace tunableop

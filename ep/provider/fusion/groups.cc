@@ -13,11 +13,12 @@ constexpr size_t kNone = SIZE_MAX;
 
 class Finder {
  public:
-  Finder(const GraphIndex& graph, const std::vector<bool>& claimed)
-      : graph_(graph), claimed_(claimed), group_of_(graph.nodes().size(), kNone) {}
+  Finder(const GraphIndex& graph, const std::vector<bool>& claimed, const FusionPlace& place)
+      : graph_(graph), claimed_(claimed), place_(place), group_of_(graph.nodes().size(), kNone) {}
 
   std::vector<FoundGroup> Find() {
     for (const Fusion& fusion : Fusions()) {
+      if (fusion.suits != nullptr && !fusion.suits(place_)) continue;
       // From the end: a pattern whose last part may be missing is found with it.
       for (size_t i = graph_.nodes().size(); i-- > 0;) {
         if (!Free(i)) continue;
@@ -94,14 +95,16 @@ class Finder {
 
   const GraphIndex& graph_;
   const std::vector<bool>& claimed_;
+  const FusionPlace& place_;
   std::vector<size_t> group_of_;  // of found_
   std::vector<FoundGroup> found_;
 };
 
 }  // namespace
 
-std::vector<FoundGroup> FindGroups(const GraphIndex& graph, const std::vector<bool>& claimed) {
-  return Finder(graph, claimed).Find();
+std::vector<FoundGroup> FindGroups(const GraphIndex& graph, const std::vector<bool>& claimed,
+                                   const FusionPlace& place) {
+  return Finder(graph, claimed, place).Find();
 }
 
 const Fusion* FusionOf(const GraphIndex& graph) {
