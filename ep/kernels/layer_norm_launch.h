@@ -7,7 +7,8 @@
 namespace tunableop::device {
 
 // What is normalised: the dimensions before the normalised ones, of which there are `columns`
-// elements. Those of `skip` and of x are broadcast. Null: left out. No output may be an input.
+// elements. Those of `skip` and of x are broadcast. Null: left out. No output may be an input, but
+// that `out` may be the memory of an x of its shape.
 struct LayerNormTensors {
   const void* x = nullptr;
   DimsView x_rows;

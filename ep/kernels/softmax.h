@@ -34,11 +34,12 @@ TUNABLEOP_DEVICE Row RowAt(const SoftmaxArgs& args, UInt32 number) {
 }
 
 template <class M>
-TUNABLEOP_DEVICE Math MaskOf(M mask) {
+TUNABLEOP_DEVICE Math Masked(const SoftmaxArgs& args, Math z, M mask) {
   if constexpr (Alike<M, types::b>::kValue) {
-    return mask.value != 0 ? static_cast<Math>(0) : -static_cast<Math>(Infinity());
+    const bool seen = (mask.value != 0) != (args.inverted != 0);
+    return seen ? z : static_cast<Math>(args.hidden);
   } else {
-    return Number<M>::Read(mask);
+    return z + Number<M>::Read(mask);
   }
 }
 
@@ -54,11 +55,11 @@ TUNABLEOP_DEVICE void ReadPack(const SoftmaxArgs& args, const Row& row, Int64 at
     if (args.mask_step != 0) {
       const Pack<Mask, kPack> mask = LoadPack<Mask, kPack>(row.mask + at);
       TUNABLEOP_UNROLL
-      for (int e = 0; e < kPack; ++e) z[e] += MaskOf(mask.at[e]);
+      for (int e = 0; e < kPack; ++e) z[e] = Masked(args, z[e], mask.at[e]);
     } else {
-      const Math mask = MaskOf(*row.mask);
+      const Mask mask = *row.mask;
       TUNABLEOP_UNROLL
-      for (int e = 0; e < kPack; ++e) z[e] += mask;
+      for (int e = 0; e < kPack; ++e) z[e] = Masked(args, z[e], mask);
     }
   }
   TUNABLEOP_UNROLL

@@ -8,11 +8,14 @@ namespace tunableop::device {
 // out = softmax(x * scale + mask) over each row of `columns`.
 struct SoftmaxArgs {
   const void* x;
-  const void*
-      mask;  // null: none. Of numbers that are added, or flags: what is false counts nothing
+  // Null: none. Of numbers that are added, or flags: where one is false, `hidden` takes the place
+  // of x * scale.
+  const void* mask;
   void* out;
   Int64 columns;
   float scale;
+  float hidden;
+  UInt32 inverted;   // flags are true where `hidden` counts
   UInt32 log;        // the logarithm of it
   UInt32 causal;     // row r of a matrix of `queries` sees its first r + 1 + past columns
   UInt32 mask_step;  // 1, or 0: one element of the mask for the whole row

@@ -46,6 +46,8 @@ std::optional<Prepared<SoftmaxArgs>> PrepareSoftmax(const SoftmaxTensors& tensor
   args.out = tensors.out;
   args.columns = x.empty() ? 1 : x.back();
   args.scale = options.scale;
+  args.hidden = options.hidden;
+  args.inverted = options.inverted ? 1 : 0;
   args.log = options.log ? 1 : 0;
   args.causal = options.causal ? 1 : 0;
   args.past = options.past;

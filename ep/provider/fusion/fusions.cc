@@ -1,12 +1,16 @@
 #include "provider/fusion/fusions.h"
 
+#include "provider/fusion/activation.h"
+#include "provider/fusion/masked_softmax.h"
+#include "provider/fusion/norm.h"
 #include "provider/fusion/product.h"
 
 namespace tunableop {
 
 std::span<const Fusion> Fusions() noexcept {
   static const Fusion kFusions[] = {
-      ProductFusion(),
+      MaskedSoftmaxFusion(),   ProductFusion(),        ResidualNormFusion(), NormChainFusion(),
+      GatedActivationFusion(), BiasActivationFusion(), ActivationFusion(),
   };
   return kFusions;
 }
