@@ -15,8 +15,8 @@ except FileNotFoundError as error:
 
 
 #: Blocks of the grid and threads of a block: one after another, more than there is work for, and such
-#: as work together (64: two groups of 32; 12: groups of 4).
-GRIDS = [(1, 1), (3, 1), (1000, 1), (2, 64), (3, 12)]
+#: as work together (128: as on a card; 12: groups of 4).
+GRIDS = [(1, 1), (3, 1), (1000, 1), (2, 128), (3, 12)]
 
 
 @pytest.fixture(params=GRIDS, ids=lambda grid: f"{grid[0]}x{grid[1]}")
