@@ -1,5 +1,6 @@
 // What ends a layer: bias, activation, gate. T0 is the type of everything. Entries: bias_add,
 // bias_relu, bias_gelu, bias_gelu_tanh, bias_quick_gelu (x * sigmoid(alpha * x)), bias_tanh.
+#include "kernels/access.h"
 #include "kernels/activations.h"
 #include "kernels/bias_act_args.h"
 

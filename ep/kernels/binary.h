@@ -1,7 +1,7 @@
 // Elementwise kernels with two operands and broadcasting: T0 is the operands' type, T1 the
 // result's. Arithmetic: T1 = T0. Comparisons: T1 = b. Logic: both b.
+#include "kernels/access.h"
 #include "kernels/binary_args.h"
-#include "kernels/portable.h"
 
 namespace tunableop::device::TUNABLEOP_MODULE {
 

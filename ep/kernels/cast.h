@@ -1,8 +1,8 @@
 // T0 as T1. Entry: cast. Integers are cut to the width of the result. What is no number, or does
 // not fit, becomes the smallest integer, as with x86's instructions; and so, through 32 bits, 0 in
 // a u8. Everything but zero is true, NaN too.
+#include "kernels/access.h"
 #include "kernels/cast_args.h"
-#include "kernels/portable.h"
 
 namespace tunableop::device::TUNABLEOP_MODULE {
 

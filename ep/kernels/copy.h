@@ -1,8 +1,8 @@
 // Moving elements. T0: w1, w2, w4 or w8. Entries: copy (by strides: parts of a concatenation,
 // slices, broadcasts, tiles, permutations that leave the innermost dimension where it is),
 // copy_tiled (permutations that do not), copy_pad.
+#include "kernels/access.h"
 #include "kernels/copy_args.h"
-#include "kernels/portable.h"
 
 namespace tunableop::device::TUNABLEOP_MODULE {
 

@@ -1,8 +1,8 @@
 // Picking elements by indices. T0: w1, w2, w4 or w8; T1: the indices, i32 or i64. Entries: gather,
 // gather_elements, gather_nd. An index below zero counts from the end. What lies outside gives
 // zeros: memory that is not x's is never read.
+#include "kernels/access.h"
 #include "kernels/gather_args.h"
-#include "kernels/portable.h"
 
 namespace tunableop::device::TUNABLEOP_MODULE {
 
@@ -17,12 +17,11 @@ TUNABLEOP_DEVICE Int64 PlaceOf(Place index, Int64 size) {
   return at < size ? at : -1;
 }
 
-// `E`: an element, or a pack of them.
-template <class E, class Index>
+template <int kPack, class Index>
 TUNABLEOP_DEVICE void Pick(const GatherArgs& args) {
-  const E* const x = static_cast<const E*>(args.x);
+  const T* const x = static_cast<const T*>(args.x);
   const Place* const indices = static_cast<const Place*>(args.indices);
-  E* const out = static_cast<E*>(args.out);
+  T* const out = static_cast<T*>(args.out);
   const Index count = static_cast<Index>(args.outer * args.picked * args.inner);
   for (Index i = GlobalThread(); i < count; i += GlobalThreads()) {
     const Index above = Quotient(i, args.by_inner, args.inner);
@@ -30,23 +29,29 @@ TUNABLEOP_DEVICE void Pick(const GatherArgs& args) {
     const Int64 c = static_cast<Int64>(i) - static_cast<Int64>(above) * args.inner;
     const Int64 j = static_cast<Int64>(above) - static_cast<Int64>(outer) * args.picked;
     const Int64 at = PlaceOf(indices[j], args.axis);
-    E value = {};
-    if (at >= 0) value = x[(static_cast<Int64>(outer) * args.axis + at) * args.inner + c];
-    out[i] = value;
+    Pack<T, kPack> value;
+    if (at >= 0) {
+      value = LoadPack<T, kPack>(
+          x + ((static_cast<Int64>(outer) * args.axis + at) * args.inner + c) * kPack);
+    } else {
+      TUNABLEOP_UNROLL
+      for (int e = 0; e < kPack; ++e) value.at[e] = 0;
+    }
+    StorePack(out + static_cast<Int64>(i) * kPack, value);
   }
 }
 
 TUNABLEOP_KERNEL(gather, GatherArgs) {
   if (args.packed != 0) {
     if (args.wide != 0) {
-      Pick<Pack<T, kElements>, UInt64>(args);
+      Pick<kElements, UInt64>(args);
     } else {
-      Pick<Pack<T, kElements>, UInt32>(args);
+      Pick<kElements, UInt32>(args);
     }
   } else if (args.wide != 0) {
-    Pick<T, UInt64>(args);
+    Pick<1, UInt64>(args);
   } else {
-    Pick<T, UInt32>(args);
+    Pick<1, UInt32>(args);
   }
 }
 

@@ -1,6 +1,6 @@
 // Rotary position embedding. T0: the type of everything but positions. Entry: rotary. A position
 // that the caches have no row for gives zeros.
-#include "kernels/portable.h"
+#include "kernels/access.h"
 #include "kernels/rotary_args.h"
 
 namespace tunableop::device::TUNABLEOP_MODULE {

@@ -1,7 +1,7 @@
 // Threads that work on one row together: a part of a wavefront, or a whole block.
 #pragma once
 
-#include "kernels/portable.h"
+#include "kernels/access.h"
 
 namespace tunableop::device {
 

@@ -1,7 +1,7 @@
 // Elementwise kernels with one operand: T0 is its type, T1 the result's, which is the same but for
 // questions (b).
+#include "kernels/access.h"
 #include "kernels/activations.h"
-#include "kernels/portable.h"
 #include "kernels/unary_args.h"
 
 namespace tunableop::device::TUNABLEOP_MODULE {

@@ -1,5 +1,5 @@
 // Choosing between two operands with broadcasting. T0: w1, w2, w4 or w8. Entry: where.
-#include "kernels/portable.h"
+#include "kernels/access.h"
 #include "kernels/where_args.h"
 
 namespace tunableop::device::TUNABLEOP_MODULE {
