@@ -1,284 +1,36 @@
-// Attention without its matrix of scores: keys go by in tiles, each query's sum is rescaled as its
-// largest score grows. T0: f32, f16 or bf16, calculated with as floats. T1: of the mask, T0 or b.
-// Entry: attention. A query that sees nothing is NaN, as by the formula.
-//
-// A query belongs to a team of threads, each of which has a part of the vector; where there are too
-// few queries to keep a card busy, several teams share the keys of one.
-#include "kernels/attention_args.h"
-#include "kernels/team.h"
+// Attention without its matrix of scores. T0: f32, f16 or bf16. Entries: attention;
+// attention_merge, where the keys were divided.
+#include "kernels/attention_plain.h"
 
 namespace tunableop::device::TUNABLEOP_MODULE {
 
-using T = types::TUNABLEOP_T0;
-using Mask = types::TUNABLEOP_T1;
+TUNABLEOP_KERNEL(attention, AttentionArgs) { RunPlain(args); }
 
-constexpr UInt32 kChunk = 4;  // numbers that lie together
-// Chunks of one thread's part. On the host a team may be a single thread.
-#ifdef TUNABLEOP_ON_HOST
-constexpr UInt32 kChunks = 64;
-#else
-constexpr UInt32 kChunks = 4;
-#endif
-constexpr UInt32 kGroup = 8;           // keys that are looked at together
-constexpr UInt32 kTileNumbers = 4096;  // of the keys of a tile, and as many of its values
-
-struct Part {
-  float at[kChunks][kChunk];
-};
-
-// What a team knows of its query.
-struct Query {
-  Part sum;
-  float most;
-  float weight;
-};
-
-TUNABLEOP_DEVICE void ReadChunk(const AttentionArgs& args, const T* from, UInt32 first,
-                                float (&to)[kChunk]) {
-  if (args.packed != 0) {
-    const Pack<T, kChunk> pack = LoadPack<T, kChunk>(from + first);
-    TUNABLEOP_UNROLL
-    for (UInt32 e = 0; e < kChunk; ++e) to[e] = Number<T>::Read(pack.at[e]);
-    return;
-  }
-  TUNABLEOP_UNROLL
-  for (UInt32 e = 0; e < kChunk; ++e) {
-    to[e] = first + e < args.size ? Number<T>::Read(from[first + e]) : 0.0F;
-  }
-}
-
-// Keys or values of a tile, as floats, vectors one after another.
-TUNABLEOP_DEVICE void LoadTile(const AttentionArgs& args, const T* from, Int64 step, UInt32 count,
-                               UInt32 chunks, float* tile) {
-  for (UInt32 i = ThreadInBlock(); i < count * chunks; i += ThreadsOfBlock()) {
-    const UInt32 key = i / chunks;
-    float values[kChunk];
-    ReadChunk(args, from + key * step, (i - key * chunks) * kChunk, values);
-    Pack<float, kChunk> pack;
-    TUNABLEOP_UNROLL
-    for (UInt32 e = 0; e < kChunk; ++e) pack.at[e] = values[e];
-    StorePack(tile + i * kChunk, pack);
-  }
-}
-
-template <class M>
-TUNABLEOP_DEVICE float MaskOf(M mask) {
-  if constexpr (Alike<M, types::b>::kValue) {
-    return mask.value != 0 ? 0.0F : -Infinity();
-  } else {
-    return Number<M>::Read(mask);
-  }
-}
-
-// A group of keys of the tile: their scores, and what they add to the query's sum.
-TUNABLEOP_DEVICE void Attend(const AttentionArgs& args, const Team& team, const Part& q,
-                             const float* keys, const float* values, UInt32 count, const Mask* mask,
-                             Query& query) {
-  const UInt32 chunks = (args.size + kChunk - 1) / kChunk;
-  float scores[kGroup];
-  TUNABLEOP_UNROLL
-  for (UInt32 u = 0; u < kGroup; ++u) scores[u] = 0.0F;
-  TUNABLEOP_UNROLL
-  for (UInt32 j = 0; j < kChunks; ++j) {
-    const UInt32 c = team.lane + team.lanes * j;
-    if (c >= chunks) break;
-    TUNABLEOP_UNROLL
-    for (UInt32 u = 0; u < kGroup; ++u) {
-      if (u >= count) break;
-      const auto pack = LoadPack<float, kChunk>(keys + (u * chunks + c) * kChunk);
-      TUNABLEOP_UNROLL
-      for (UInt32 e = 0; e < kChunk; ++e) scores[u] += q.at[j][e] * pack.at[e];
+// A thread makes one number.
+TUNABLEOP_KERNEL(attention_merge, AttentionMergeArgs) {
+  const Int64 rows = static_cast<Int64>(args.batches) * args.heads * args.queries;
+  const float* const weights = args.partial + rows * args.splits * args.size;
+  for (Int64 i = GlobalThread(); i < rows * args.size; i += GlobalThreads()) {
+    const Int64 row = i / args.size;
+    const UInt32 number = static_cast<UInt32>(i - row * args.size);
+    float most = -Infinity();
+    for (UInt32 s = 0; s < args.splits; ++s) {
+      most = Largest::Of(most, weights[(s * rows + row) * 2]);
     }
-  }
-  float most = query.most;
-  TUNABLEOP_UNROLL
-  for (UInt32 u = 0; u < kGroup; ++u) {
-    for (UInt32 offset = team.inner >> 1; offset != 0; offset >>= 1) {
-      scores[u] += ShuffleXor(scores[u], offset, team.inner);
+    float sum = 0.0F;
+    float weight = 0.0F;
+    if (most == -Infinity()) most = 0.0F;  // nothing counts: 0 / 0
+    for (UInt32 s = 0; s < args.splits; ++s) {
+      const float factor = Exp(weights[(s * rows + row) * 2] - most);
+      weight += weights[(s * rows + row) * 2 + 1] * factor;
+      sum += args.partial[(s * rows + row) * args.size + number] * factor;
     }
-    if (u >= count) {
-      scores[u] = -Infinity();
-    } else if (mask != nullptr) {
-      scores[u] += MaskOf(mask[u]);
-    }
-    most = Largest::Of(most, scores[u]);
-  }
-  if (most == -Infinity()) return;  // nothing counts so far
-  const float factor = Exp(query.most - most);
-  query.most = most;
-  query.weight *= factor;
-  TUNABLEOP_UNROLL
-  for (UInt32 u = 0; u < kGroup; ++u) {
-    scores[u] = Exp(scores[u] - most);
-    query.weight += scores[u];
-  }
-  TUNABLEOP_UNROLL
-  for (UInt32 j = 0; j < kChunks; ++j) {
-    const UInt32 c = team.lane + team.lanes * j;
-    if (c >= chunks) break;
-    TUNABLEOP_UNROLL
-    for (UInt32 e = 0; e < kChunk; ++e) query.sum.at[j][e] *= factor;
-    TUNABLEOP_UNROLL
-    for (UInt32 u = 0; u < kGroup; ++u) {
-      if (u >= count) break;
-      const auto pack = LoadPack<float, kChunk>(values + (u * chunks + c) * kChunk);
-      TUNABLEOP_UNROLL
-      for (UInt32 e = 0; e < kChunk; ++e) query.sum.at[j][e] += scores[u] * pack.at[e];
-    }
-  }
-}
-
-// What other teams found of the same query, each of them at `tile`, one after another.
-TUNABLEOP_DEVICE void Merge(const Team& team, UInt32 chunks, UInt32 others, const float* tile,
-                            const float* statistics, Query& query) {
-  float most = -Infinity();
-  for (UInt32 s = 0; s < others; ++s) most = Largest::Of(most, statistics[s * 2]);
-  query.weight = 0.0F;
-  TUNABLEOP_UNROLL
-  for (UInt32 j = 0; j < kChunks; ++j) {
-    TUNABLEOP_UNROLL
-    for (UInt32 e = 0; e < kChunk; ++e) query.sum.at[j][e] = 0.0F;
-  }
-  if (most == -Infinity()) return;
-  for (UInt32 s = 0; s < others; ++s) {
-    const float factor = Exp(statistics[s * 2] - most);
-    query.weight += statistics[s * 2 + 1] * factor;
-    TUNABLEOP_UNROLL
-    for (UInt32 j = 0; j < kChunks; ++j) {
-      const UInt32 c = team.lane + team.lanes * j;
-      if (c >= chunks) break;
-      TUNABLEOP_UNROLL
-      for (UInt32 e = 0; e < kChunk; ++e) {
-        query.sum.at[j][e] += factor * tile[(s * chunks + c) * kChunk + e];
-      }
-    }
-  }
-}
-
-TUNABLEOP_DEVICE void WriteOut(const AttentionArgs& args, const Team& team, const Query& query,
-                               T* out) {
-  TUNABLEOP_UNROLL
-  for (UInt32 j = 0; j < kChunks; ++j) {
-    const UInt32 first = (team.lane + team.lanes * j) * kChunk;
-    TUNABLEOP_UNROLL
-    for (UInt32 e = 0; e < kChunk; ++e) {
-      if (first + e < args.size) {
-        out[first + e] = Number<T>::Write(query.sum.at[j][e] / query.weight);
-      }
-    }
-  }
-}
-
-// The block's part of a head.
-struct Place {
-  UInt32 batch;
-  UInt32 head;
-  UInt32 query;  // of this team
-  UInt32 keys;   // that the block goes over
-  Int64 past;
-};
-
-TUNABLEOP_KERNEL(attention, AttentionArgs) {
-  alignas(16) TUNABLEOP_SHARED float tiles[2][kTileNumbers];
-  TUNABLEOP_SHARED float statistics[kMostThreads * 2];
-  const Team team = TeamOf(args.lanes);
-  const UInt32 chunks = (args.size + kChunk - 1) / kChunk;
-  if (chunks > team.lanes * kChunks) return;  // such a block was not asked for
-  const UInt32 teams = ThreadsOfBlock() / team.lanes;
-  const UInt32 own = ThreadInBlock() / team.lanes;
-  const bool merges = teams % args.split == 0 && teams * chunks * kChunk <= 2 * kTileNumbers;
-  const UInt32 split = merges ? args.split : 1;
-  const UInt32 in_block = teams / split;  // queries
-  const UInt32 blocks = (args.queries + in_block - 1) / in_block;
-  const UInt32 tile_keys = kTileNumbers / (chunks * kChunk);
-  const T* const q_all = static_cast<const T*>(args.q);
-  for (UInt32 number = BlockX(); number < blocks * args.heads * args.batches; number += BlocksX()) {
-    Place at;
-    const UInt32 above = number / blocks;
-    const UInt32 first_query = (number - above * blocks) * in_block;
-    at.batch = above / args.heads;
-    at.head = above - at.batch * args.heads;
-    at.query = first_query + own / split;
-    at.keys = args.keys;
-    if (args.lengths != nullptr) {
-      const Int64 length = static_cast<Int64>(args.lengths[at.batch]) + args.length_more;
-      at.keys = length < 0 ? 0 : length < args.keys ? static_cast<UInt32>(length) : args.keys;
-    }
-    at.past = args.past_by_end != 0 ? static_cast<Int64>(at.keys) - args.queries : args.past;
-    UInt32 seen = at.keys;  // by this team's query
-    if (args.causal != 0) {
-      const Int64 before = at.past + at.query + 1;
-      seen = before < 0 ? 0 : before < at.keys ? static_cast<UInt32>(before) : at.keys;
-      const Int64 last = at.past + first_query + in_block;
-      at.keys = last < 0 ? 0 : last < at.keys ? static_cast<UInt32>(last) : at.keys;
-    }
-    const bool active = at.query < args.queries;
-
-    Part q;
-    Query query;
-    query.most = -Infinity();
-    query.weight = 0.0F;
-    TUNABLEOP_UNROLL
-    for (UInt32 j = 0; j < kChunks; ++j) {
-      const UInt32 c = team.lane + team.lanes * j;
-      TUNABLEOP_UNROLL
-      for (UInt32 e = 0; e < kChunk; ++e) q.at[j][e] = query.sum.at[j][e] = 0.0F;
-      if (!active || c >= chunks) continue;
-      ReadChunk(args,
-                q_all + at.batch * args.q_at.batch + at.query * args.q_at.token +
-                    at.head * args.q_at.head,
-                c * kChunk, q.at[j]);
-      TUNABLEOP_UNROLL
-      for (UInt32 e = 0; e < kChunk; ++e) q.at[j][e] *= args.scale;
-    }
-    const UInt32 kv_head = at.head / args.sharing;
-    const T* const k =
-        static_cast<const T*>(args.k) + at.batch * args.k_at.batch + kv_head * args.k_at.head;
-    const T* const v =
-        static_cast<const T*>(args.v) + at.batch * args.v_at.batch + kv_head * args.v_at.head;
-    const Mask* const mask =
-        args.mask == nullptr ? nullptr
-                             : static_cast<const Mask*>(args.mask) + at.batch * args.mask_at.batch +
-                                   at.head * args.mask_at.head + at.query * args.mask_at.token;
-
-    for (UInt32 first = 0; first < at.keys; first += tile_keys) {
-      const UInt32 count = at.keys - first < tile_keys ? at.keys - first : tile_keys;
-      SyncBlock();  // what was there before has been read
-      LoadTile(args, k + first * args.k_at.token, args.k_at.token, count, chunks, tiles[0]);
-      LoadTile(args, v + first * args.v_at.token, args.v_at.token, count, chunks, tiles[1]);
-      SyncBlock();
-      if (!active || seen <= first) continue;
-      const UInt32 here = seen - first < count ? seen - first : count;
-      for (UInt32 g = own % split * kGroup; g < here; g += split * kGroup) {
-        const UInt32 offset = g * chunks * kChunk;
-        Attend(args, team, q, tiles[0] + offset, tiles[1] + offset,
-               here - g < kGroup ? here - g : kGroup, mask == nullptr ? nullptr : mask + first + g,
-               query);
-      }
-    }
-
-    if (split > 1) {
-      float* const mine = &tiles[0][0] + own * chunks * kChunk;
-      SyncBlock();
-      TUNABLEOP_UNROLL
-      for (UInt32 j = 0; j < kChunks; ++j) {
-        const UInt32 c = team.lane + team.lanes * j;
-        if (c >= chunks) break;
-        TUNABLEOP_UNROLL
-        for (UInt32 e = 0; e < kChunk; ++e) mine[c * kChunk + e] = query.sum.at[j][e];
-      }
-      if (team.lane == 0) {
-        statistics[own * 2] = query.most;
-        statistics[own * 2 + 1] = query.weight;
-      }
-      SyncBlock();
-      if (own % split == 0) Merge(team, chunks, split, mine, statistics + own * 2, query);
-    }
-    if (active && own % split == 0) {
-      WriteOut(args, team, query,
-               static_cast<T*>(args.out) + at.batch * args.out_at.batch +
-                   at.query * args.out_at.token + at.head * args.out_at.head);
-    }
+    const UInt32 above = static_cast<UInt32>(row) / args.queries;
+    const UInt32 batch = above / args.heads;
+    T* const out = static_cast<T*>(args.out) + batch * args.out_at.batch +
+                   (above - batch * args.heads) * args.out_at.head +
+                   (static_cast<UInt32>(row) - above * args.queries) * args.out_at.token;
+    out[number] = Number<T>::Write(sum / weight);
   }
 }
 

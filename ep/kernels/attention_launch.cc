@@ -9,11 +9,106 @@ namespace {
 constexpr int64_t kChunk = 4;        // numbers that are read at a time
 constexpr int64_t kChunksOfOne = 4;  // chunks of a thread: kChunks on a card
 constexpr int64_t kBlock = 128;
+constexpr int64_t kWarpRows = 16;
+constexpr int64_t kBlockRows = 64;
+constexpr int64_t kMost = int64_t{1} << 30;
+// Blocks below which a card of today is not busy.
+constexpr int64_t kBusy = 132;
+// The least keys that are worth a part of their own, and the most parts.
+constexpr int64_t kLeastPart = 256;
+constexpr int64_t kMostParts = 32;
 
-bool InChunks(const AttentionTensor& tensor, size_t bytes) noexcept {
-  const AttentionStrides& at = tensor.at;
-  return at.batch % kChunk == 0 && at.token % kChunk == 0 && at.head % kChunk == 0 &&
-         IsAligned(tensor.data, kChunk * bytes);
+int64_t Parts(int64_t count, int64_t of) noexcept { return (count + of - 1) / of; }
+
+bool AreMultiples(const AttentionStrides& at, int64_t of) noexcept {
+  return at.batch % of == 0 && at.token % of == 0 && at.head % of == 0;
+}
+
+// All vectors can be read in pieces of so many elements.
+bool InPieces(const AttentionTensors& tensors, int64_t piece, size_t bytes) noexcept {
+  const auto is = [&](const AttentionTensor& tensor) {
+    return AreMultiples(tensor.at, piece) &&
+           IsAligned(tensor.data, static_cast<size_t>(piece) * bytes);
+  };
+  return tensors.k_step == 1 && is(tensors.q) && is(tensors.k) && is(tensors.v);
+}
+
+bool MaskInPairs(const AttentionTensors& tensors, const AttentionShape& shape,
+                 size_t bytes) noexcept {
+  return tensors.mask_step == 1 && shape.keys % 2 == 0 && AreMultiples(tensors.mask.at, 2) &&
+         IsAligned(tensors.mask.data, 2 * (tensors.mask_is != AttentionMask::kAdded ? 1 : bytes));
+}
+
+AttentionArgs ArgsOf(const AttentionTensors& tensors, const AttentionShape& shape,
+                     size_t bytes) noexcept {
+  AttentionArgs args{};
+  args.q = tensors.q.data;
+  args.k = tensors.k.data;
+  args.v = tensors.v.data;
+  args.mask = tensors.mask.data;
+  args.lengths = tensors.lengths;
+  args.out = tensors.out;
+  args.q_at = tensors.q.at;
+  args.k_at = tensors.k.at;
+  args.v_at = tensors.v.at;
+  args.out_at = tensors.out_at;
+  args.mask_at = tensors.mask.at;
+  args.k_step = tensors.k_step;
+  args.mask_step = tensors.mask_step;
+  args.batches = static_cast<UInt32>(shape.batches);
+  args.heads = static_cast<UInt32>(shape.heads);
+  args.sharing = static_cast<UInt32>(shape.heads / shape.kv_heads);
+  args.queries = static_cast<UInt32>(shape.queries);
+  args.keys = static_cast<UInt32>(shape.keys);
+  args.size = static_cast<UInt32>(shape.size);
+  args.splits = 1;
+  args.split_keys = args.keys;
+  args.length_more = static_cast<UInt32>(tensors.length_more);
+  args.causal = shape.causal ? 1 : 0;
+  args.past_by_end = shape.past_by_end ? 1 : 0;
+  args.past = static_cast<Int32>(shape.past);
+  args.mask_flags = static_cast<UInt32>(tensors.mask_is);
+  args.fill = tensors.fill;
+  args.mask_pairs = MaskInPairs(tensors, shape, bytes) ? 1 : 0;
+  args.packed = shape.size % kChunk == 0 && InPieces(tensors, kChunk, bytes) ? 1 : 0;
+  args.scale = shape.scale;
+  return args;
+}
+
+// Rows of the kernel of attention_tiles.h.
+int64_t PlanTiles(const AttentionShape& shape, AttentionArgs& args) noexcept {
+  const int64_t rows = shape.queries * (shape.heads / shape.kv_heads);
+  const int64_t outside = shape.batches * shape.kv_heads;
+  const bool few = outside * Parts(rows, kBlockRows) < kBusy;
+  args.few_rows = few ? 1 : 0;
+  return outside * Parts(rows, few ? kWarpRows : kBlockRows);
+}
+
+// What attention_plain.h calls teams.
+int64_t PlanTeams(const AttentionShape& shape, AttentionArgs& args) noexcept {
+  const int64_t part = kChunk * kChunksOfOne;
+  const auto lanes =
+      static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(Parts(shape.size, part))));
+  const int64_t teams = kBlock / lanes;
+  const auto blocks = [&](int64_t split) {
+    return shape.batches * shape.heads * Parts(shape.queries, teams / split);
+  };
+  int64_t split = 1;
+  while (split < teams && blocks(split) < 2 * kBusy) split *= 2;
+  args.lanes = static_cast<UInt32>(lanes);
+  args.team_split = static_cast<UInt32>(split);
+  return blocks(split);
+}
+
+// Into how many parts the keys of so many blocks are divided.
+void PlanParts(const AttentionShape& shape, int64_t blocks, AttentionArgs& args) noexcept {
+  const int64_t most = std::min(Parts(shape.keys, kLeastPart), kMostParts);
+  const int64_t parts = std::min(Parts(2 * kBusy, blocks), most);
+  if (blocks >= kBusy || parts < 2) return;
+  // Whole tiles of either kernel.
+  const int64_t keys = Parts(Parts(shape.keys, parts), kBlock) * kBlock;
+  args.split_keys = static_cast<UInt32>(keys);
+  args.splits = static_cast<UInt32>(Parts(shape.keys, keys));
 }
 
 }  // namespace
@@ -27,59 +122,51 @@ AttentionStrides StridesOf(int64_t tokens, int64_t heads, int64_t size,
   return strides;
 }
 
-std::optional<Prepared<AttentionArgs>> PrepareAttention(const AttentionTensors& tensors,
-                                                        const AttentionShape& shape,
-                                                        size_t bytes) noexcept {
-  constexpr int64_t kMost = int64_t{1} << 30;
-  constexpr int64_t kBusy = 264;  // blocks, below which a card of today is not
-  if (shape.size < 1 || shape.size > 256 || shape.kv_heads < 1) return std::nullopt;
+const char* AttentionTilesFamily(std::string_view type, int64_t size) noexcept {
+  if (type != "f16" && type != "bf16") return nullptr;
+  switch (size) {
+    case 32:
+      return "attention_32";
+    case 64:
+      return "attention_64";
+    case 96:
+      return "attention_96";
+    case 128:
+      return "attention_128";
+    default:
+      return nullptr;
+  }
+}
+
+std::optional<AttentionCall> PrepareAttention(const AttentionTensors& tensors,
+                                              const AttentionShape& shape, std::string_view type,
+                                              const AttentionMeans& means) noexcept {
+  constexpr int64_t kPiece = 8;  // of halves, in 16 bytes
+  if (shape.size < 1 || shape.size > kMostAttentionSize || shape.kv_heads < 1) return std::nullopt;
   if (shape.heads % shape.kv_heads != 0) return std::nullopt;
   if (shape.keys > kMost || shape.past > kMost || shape.past < -kMost) return std::nullopt;
   if (shape.batches * shape.heads * shape.queries > kMost) return std::nullopt;
-
-  Prepared<AttentionArgs> prepared{};
-  AttentionArgs& args = prepared.args;
-  args.q = tensors.q.data;
-  args.k = tensors.k.data;
-  args.v = tensors.v.data;
-  args.mask = tensors.mask.data;
-  args.lengths = tensors.lengths;
-  args.out = tensors.out;
-  args.q_at = tensors.q.at;
-  args.k_at = tensors.k.at;
-  args.v_at = tensors.v.at;
-  args.out_at = tensors.out_at;
-  args.mask_at = tensors.mask.at;
-  args.batches = static_cast<UInt32>(shape.batches);
-  args.heads = static_cast<UInt32>(shape.heads);
-  args.sharing = static_cast<UInt32>(shape.heads / shape.kv_heads);
-  args.queries = static_cast<UInt32>(shape.queries);
-  args.keys = static_cast<UInt32>(shape.keys);
-  args.size = static_cast<UInt32>(shape.size);
-  args.length_more = static_cast<UInt32>(tensors.length_more);
-  args.causal = shape.causal ? 1 : 0;
-  args.past_by_end = shape.past_by_end ? 1 : 0;
-  args.past = static_cast<Int32>(shape.past);
-  args.scale = shape.scale;
-  const bool packed = shape.size % kChunk == 0 && InChunks(tensors.q, bytes) &&
-                      InChunks(tensors.k, bytes) && InChunks(tensors.v, bytes);
-  args.packed = packed ? 1 : 0;
-
-  const int64_t part = kChunk * kChunksOfOne;
-  const auto lanes =
-      static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>((shape.size + part - 1) / part)));
-  const int64_t teams = kBlock / lanes;
-  const auto blocks = [&](int64_t split) {
-    const int64_t in_block = teams / split;
-    return shape.batches * shape.heads * ((shape.queries + in_block - 1) / in_block);
-  };
-  int64_t split = 1;
-  while (split < teams && blocks(split) < kBusy) split *= 2;
-  args.lanes = static_cast<UInt32>(lanes);
-  args.split = static_cast<UInt32>(split);
-  prepared.grid.block = kBlock;
-  prepared.grid.x = static_cast<UInt32>(std::clamp<int64_t>(blocks(split), 1, 1 << 20));
-  return prepared;
+  const size_t bytes = BytesOf(type);
+  AttentionCall made{};
+  AttentionArgs& args = made.call.args;
+  args = ArgsOf(tensors, shape, bytes);
+  made.tiles = means.tiles && AttentionTilesFamily(type, shape.size) != nullptr &&
+               InPieces(tensors, kPiece, bytes) && AreMultiples(tensors.out_at, kPiece) &&
+               IsAligned(tensors.out, kPiece * bytes);
+  const int64_t teams = PlanTeams(shape, args);  // what the host has for tiles, too
+  const int64_t blocks = made.tiles ? PlanTiles(shape, args) : teams;
+  if (means.scratch) PlanParts(shape, blocks, args);
+  made.call.grid.block = kBlock;
+  made.call.grid.x =
+      static_cast<UInt32>(std::clamp<int64_t>(blocks * args.splits, 1, int64_t{1} << 30));
+  if (args.splits > 1) {
+    const int64_t rows = shape.batches * shape.heads * shape.queries;
+    made.scratch_bytes = static_cast<size_t>(rows) * args.splits * (args.size + 2) * sizeof(float);
+    made.merge.args = {nullptr,    tensors.out,  tensors.out_at, args.batches,
+                       args.heads, args.queries, args.size,      args.splits};
+    made.merge.grid = GridFor(rows * shape.size, 1, kBlock);
+  }
+  return made;
 }
 
 }  // namespace tunableop::device

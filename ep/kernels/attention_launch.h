@@ -1,5 +1,7 @@
-// How the kernel of attention.h is called.
+// How the kernels of attention are called.
 #pragma once
+
+#include <limits>
 
 #include "kernels/attention_args.h"
 #include "kernels/shapes.h"
@@ -12,11 +14,19 @@ struct AttentionTensor {
   AttentionStrides at{};
 };
 
+// Of numbers of the tensors' type that are added to scores, or of bytes: a score that is not kept
+// is replaced by `fill`.
+enum class AttentionMask : uint8_t { kAdded, kKeepsTrue, kKeepsFalse };
+
 struct AttentionTensors {
   AttentionTensor q;
   AttentionTensor k;
   AttentionTensor v;
-  AttentionTensor mask;  // data null: none; strides of 0 broadcast
+  int64_t k_step = 1;     // from one number of a key to the next: keys may be columns
+  AttentionTensor mask;   // data null: none; strides of 0 broadcast
+  int64_t mask_step = 1;  // from one key's to the next, or 0
+  AttentionMask mask_is = AttentionMask::kAdded;
+  float fill = -std::numeric_limits<float>::infinity();  // where flags say so
   const int32_t* lengths = nullptr;
   int32_t length_more = 0;
   void* out = nullptr;
@@ -40,10 +50,34 @@ struct AttentionShape {
 AttentionStrides StridesOf(int64_t tokens, int64_t heads, int64_t size,
                            bool heads_outside) noexcept;
 
-// `bytes`: of one element of everything but the mask. Nothing: vectors of more than 256 numbers,
-// heads that cannot be shared, or sizes of 2^31 and more.
-std::optional<Prepared<AttentionArgs>> PrepareAttention(const AttentionTensors& tensors,
-                                                        const AttentionShape& shape,
-                                                        size_t bytes) noexcept;
+// The family whose kernel `attention_tiles` is for such vectors on tensor cores: "attention_64".
+// Null: there is none; "attention" has one for all.
+const char* AttentionTilesFamily(std::string_view type, int64_t size) noexcept;
+
+// One call, or two, the second after the first.
+struct AttentionCall {
+  Prepared<AttentionArgs> call;
+  bool tiles = false;                  // by attention_tiles, not by attention
+  size_t scratch_bytes = 0;            // 0: there is no second call
+  Prepared<AttentionMergeArgs> merge;  // by attention_merge
+
+  // `scratch`: of scratch_bytes, aligned to 16, until the calls are done.
+  void SetScratch(void* scratch) noexcept {
+    call.args.partial = static_cast<float*>(scratch);
+    merge.args.partial = call.args.partial;
+  }
+};
+
+struct AttentionMeans {
+  bool tiles = false;    // the kernel of AttentionTilesFamily is there, for these vectors
+  bool scratch = false;  // the caller can give scratch memory
+};
+
+// `type`: of everything but the mask. Nothing: vectors of more than kMostAttentionSize numbers,
+// heads that cannot be shared, or sizes of 2^30 and more.
+inline constexpr int64_t kMostAttentionSize = 512;
+std::optional<AttentionCall> PrepareAttention(const AttentionTensors& tensors,
+                                              const AttentionShape& shape, std::string_view type,
+                                              const AttentionMeans& means) noexcept;
 
 }  // namespace tunableop::device

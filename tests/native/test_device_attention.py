@@ -20,6 +20,8 @@ SHAPES = [
     (1, 1, 1, 2, 33, 256),
     (1, 3, 3, 40, 40, 8),
 ]
+#: How vectors lie in memory: the order of batch, head, token and size.
+LAYOUTS = {"heads outside": (0, 1, 2, 3), "heads inside": (0, 2, 1, 3), "batch inside": (2, 0, 1, 3)}
 
 
 def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, added: Any) -> np.ndarray:
@@ -29,21 +31,33 @@ def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, added: A
     scores = q.astype(np.float64) @ k.swapaxes(-1, -2) * scale + added
     with np.errstate(invalid="ignore"):
         weights = np.exp(scores - scores.max(-1, keepdims=True))
-        return weights / weights.sum(-1, keepdims=True) @ v
+        return np.asarray(weights / weights.sum(-1, keepdims=True) @ v)
+
+
+def laid(x: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
+    """The same array, in that order in memory."""
+    return np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))
 
 
 def run(
-    kind: str, q: np.ndarray, k: np.ndarray, v: np.ndarray, blocks: int, inside: bool, **given: Any
+    kind: str,
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    blocks: int,
+    layout: str = "heads outside",
+    how: str = "plain 1",
+    **given: Any,
 ) -> np.ndarray:
-    """Takes and gives [batch, head, token, size]; with `inside` the kernel sees heads inside tokens."""
-    arrays = [storage(x.swapaxes(1, 2) if inside else x, kind) for x in (q, k, v)]
-    out = np.zeros_like(arrays[0])
-    mask = given.get("mask")
-    t1 = "b" if mask is not None and mask.dtype == np.bool_ else kind
+    """Takes and gives [batch, head, token, size]."""
+    arrays = [laid(storage(x, kind), LAYOUTS[layout]) for x in (q, k, v)]
+    out = laid(np.zeros(q.shape, arrays[0].dtype), LAYOUTS[layout])
+    mask = given.pop("mask", None)
     if mask is not None:
-        given["mask"] = storage(mask, t1)
-    assert kernels.attention(kind, t1, *arrays, out, blocks, heads_outside=not inside, **given)
-    return np.ascontiguousarray(out.swapaxes(1, 2)) if inside else out
+        mask = storage(mask, "b" if mask.dtype == np.bool_ else kind)
+        mask = np.broadcast_to(mask, (q.shape[0], q.shape[1], q.shape[2], k.shape[2]))
+    assert kernels.attention(kind, *arrays, out, blocks, mask=mask, **given) == how
+    return out
 
 
 def operands(shape: tuple[int, ...], kind: str) -> list[np.ndarray]:
@@ -52,13 +66,31 @@ def operands(shape: tuple[int, ...], kind: str) -> list[np.ndarray]:
     return [numbers(d, kind, n) for n, d in enumerate(dims)]
 
 
-@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_attention(kind: str, inside: bool, blocks: int) -> None:
+def test_attention(kind: str, layout: str, blocks: int) -> None:
     for shape in SHAPES:
         q, k, v = operands(shape, kind)
-        out = run(kind, q, k, v, blocks, inside, scale=0.25)
+        out = run(kind, q, k, v, blocks, layout, scale=0.25)
         check(out, attended(q, k, v, 0.25, 0), kind, TOLERANCES[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_in_columns_and_packed_projections(kind: str, blocks: int) -> None:
+    q, k, v = operands((2, 3, 3, 6, 6, 16), kind)
+    expected = attended(q, k, v, 0.25, 0)
+    columns = storage(k.swapaxes(2, 3), kind).swapaxes(2, 3)
+    out = np.zeros(q.shape, columns.dtype)
+    arrays = (storage(q, kind), columns, storage(v, kind))
+    assert kernels.attention(kind, *arrays, out, blocks, scale=0.25) == "plain 1"
+    check(out, expected, kind, TOLERANCES[kind])
+    # [batch, token, three, head, size], and out [batch, token, head * size].
+    packed = storage(np.stack([q, k, v]).transpose(1, 3, 0, 2, 4), kind)
+    arrays = tuple(packed[:, :, n].swapaxes(1, 2) for n in range(3))
+    flat = np.zeros((2, 6, 48), packed.dtype)
+    out = flat.reshape(2, 6, 3, 16).swapaxes(1, 2)
+    assert kernels.attention(kind, *arrays, out, blocks, scale=0.25) == "plain 1"
+    check(flat, expected.swapaxes(1, 2).reshape(2, 6, 48), kind, TOLERANCES[kind])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -66,14 +98,18 @@ def test_masks(kind: str, blocks: int) -> None:
     for shape in SHAPES:
         batches, heads, _, queries, keys, _ = shape
         q, k, v = operands(shape, kind)
-        for dims in ((batches, 1, 1, keys), (1, heads, queries, keys), (batches, heads, queries, keys)):
+        every = (batches, heads, queries, keys)
+        for dims in ((batches, 1, 1, keys), (1, 1, queries, 1), (1, heads, queries, keys), every):
             mask = numbers(dims, kind, 5)
             expected = attended(q, k, v, 0.25, mask)
-            check(run(kind, q, k, v, blocks, True, scale=0.25, mask=mask), expected, kind, TOLERANCES[kind])
+            out = run(kind, q, k, v, blocks, "heads inside", scale=0.25, mask=mask)
+            check(out, expected, kind, TOLERANCES[kind])
             flags = numbers(dims, "b", 6)
-            flags[..., keys // 2] = True
+            flags[..., dims[-1] // 2] = True
             expected = attended(q, k, v, 0.25, np.where(flags, 0, -np.inf))
-            check(run(kind, q, k, v, blocks, False, scale=0.25, mask=flags), expected, kind, TOLERANCES[kind])
+            check(run(kind, q, k, v, blocks, scale=0.25, mask=flags), expected, kind, TOLERANCES[kind])
+            given = {"mask": ~flags, "keeps_false": True}
+            check(run(kind, q, k, v, blocks, scale=0.25, **given), expected, kind, TOLERANCES[kind])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -83,25 +119,72 @@ def test_causal_and_lengths(kind: str, blocks: int) -> None:
         q, k, v = operands(shape, kind)
         for past in (0, keys - queries):
             seen = np.arange(keys) <= np.arange(queries)[:, None] + past
-            out = run(kind, q, k, v, blocks, False, scale=0.25, causal=True, past=past)
+            out = run(kind, q, k, v, blocks, scale=0.25, causal=True, past=past)
             check(out, attended(q, k, v, 0.25, np.where(seen, 0, -np.inf)), kind, TOLERANCES[kind])
         lengths = np.array([keys - 1 - b * (keys - queries) // 2 for b in range(batches)], np.int32)
         within = np.arange(keys) <= lengths[:, None, None, None]
-        out = run(kind, q, k, v, blocks, True, scale=0.25, lengths=lengths)
+        out = run(kind, q, k, v, blocks, "heads inside", scale=0.25, lengths=lengths)
         check(out, attended(q, k, v, 0.25, np.where(within, 0, -np.inf)), kind, TOLERANCES[kind])
         # The last query is the one of the last key.
         behind = (lengths + 1 - queries)[:, None, None, None] + np.arange(queries)[:, None]
         seen = np.arange(keys) <= behind
         given = {"lengths": lengths, "causal": True, "past_by_end": True}
-        out = run(kind, q, k, v, blocks, True, scale=0.25, **given)
+        out = run(kind, q, k, v, blocks, "heads inside", scale=0.25, **given)
         check(out, attended(q, k, v, 0.25, np.where(seen, 0, -np.inf)), kind, TOLERANCES[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_in_parts(kind: str, blocks: int) -> None:
+    q, k, v = operands((2, 4, 2, 3, 700, 32), kind)
+    expected = attended(q, k, v, 0.25, 0)
+    out = run(kind, q, k, v, blocks, "heads inside", "plain 3", scale=0.25, divided=True)
+    check(out, expected, kind, TOLERANCES[kind])
+    # The last parts see nothing, and in one batch nobody does.
+    lengths = np.array([299, -1], np.int32)
+    within = np.arange(700) <= lengths[:, None, None, None]
+    out = run(kind, q, k, v, blocks, how="plain 3", scale=0.25, lengths=lengths, divided=True)
+    check(out[:1], attended(q, k, v, 0.25, np.where(within, 0, -np.inf))[:1], kind, TOLERANCES[kind])
+    assert np.isnan(attended(q, k, v, 0.25, np.where(within, 0, -np.inf))[1]).all()
+    check(out[1], np.full_like(expected[1], np.nan), kind)
+
+
+@pytest.mark.parametrize("size", [32, 64, 96, 128])
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_entries_for_tiles_are_right_without_them(kind: str, size: int, blocks: int) -> None:
+    q, k, v = operands((1, 2, 1, 5, 300, size), kind)
+    out = run(kind, q, k, v, blocks, "heads inside", "tiles 2", scale=0.1, tiles=True, divided=True)
+    check(out, attended(q, k, v, 0.1, 0), kind, TOLERANCES[kind])
+
+
+def test_tiles_need_vectors_of_their_size_and_aligned() -> None:
+    q, k, v = operands((1, 2, 1, 5, 30, 64), "f16")
+    run("f16", q, k, v, 1, how="tiles 1", tiles=True)
+    run("f32", q, k, v, 1, how="plain 1", tiles=True)
+    run("f16", *(x[..., :48] for x in (q, k, v)), 1, how="plain 1", tiles=True)
+    wide = np.zeros((1, 1, 30, 68), np.float16)
+    wide[..., :64] = k
+    out = np.zeros(q.shape, np.float16)
+    arrays = (storage(q, "f16"), wide[..., :64], storage(v, "f16"))
+    assert kernels.attention("f16", *arrays, out, 1, tiles=True) == "plain 1"
+    check(out, attended(q, k, v, 1, 0), "f16", TOLERANCES["f16"])
+
+
+def test_scores_are_replaced_by_what_a_mask_says() -> None:
+    q, k, v = operands((1, 2, 1, 3, 40, 16), "f32")
+    flags = numbers((1, 1, 3, 40), "b", 6)
+    flags[0, 0, 1] = False
+    for fill in (-3.4e38, 0.5):
+        scores = np.where(flags, q.astype(np.float64) @ k.swapaxes(-1, -2), fill)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        out = run("f32", q, k, v, 3, mask=flags, fill=fill)
+        check(out, weights / weights.sum(-1, keepdims=True) @ v, "f32", TOLERANCES["f32"])
 
 
 def test_what_sees_nothing_is_no_number() -> None:
     q, k, v = operands((1, 1, 1, 2, 40, 16), "f32")
     flags = np.ones((1, 1, 2, 40), np.bool_)
     flags[0, 0, 1] = False
-    out = run("f32", q, k, v, 1, False, mask=flags)
+    out = run("f32", q, k, v, 1, mask=flags)
     assert np.isfinite(out[0, 0, 0]).all()
     assert np.isnan(out[0, 0, 1]).all()
 
@@ -109,7 +192,7 @@ def test_what_sees_nothing_is_no_number() -> None:
 def test_what_is_no_number_stays_so(blocks: int) -> None:
     q, k, v = operands((1, 2, 2, 3, 40, 16), "f32")
     q[0, 1, 2, 3] = np.nan
-    out = run("f32", q, k, v, blocks, False)
+    out = run("f32", q, k, v, blocks)
     assert np.isnan(out[0, 1, 2]).all()
     out[0, 1, 2] = 0
     assert np.isfinite(out).all()
@@ -117,6 +200,6 @@ def test_what_is_no_number_stays_so(blocks: int) -> None:
 
 def test_shapes_that_are_refused() -> None:
     q, k, v = operands((1, 3, 2, 2, 5, 16), "f32")
-    assert not kernels.attention("f32", "f32", q, k, v, np.zeros_like(q), 1)
-    q, k, v = operands((1, 1, 1, 2, 5, 260), "f32")
-    assert not kernels.attention("f32", "f32", q, k, v, np.zeros_like(q), 1)
+    assert not kernels.attention("f32", q, k, v, np.zeros_like(q), 1)
+    q, k, v = operands((1, 1, 1, 2, 5, 513), "f32")
+    assert not kernels.attention("f32", q, k, v, np.zeros_like(q), 1)

@@ -1,6 +1,7 @@
 #include "provider/fusion/fusions.h"
 
 #include "provider/fusion/activation.h"
+#include "provider/fusion/attention.h"
 #include "provider/fusion/masked_softmax.h"
 #include "provider/fusion/norm.h"
 #include "provider/fusion/product.h"
@@ -9,8 +10,8 @@ namespace tunableop {
 
 std::span<const Fusion> Fusions() noexcept {
   static const Fusion kFusions[] = {
-      MaskedSoftmaxFusion(),   ProductFusion(),        ResidualNormFusion(), NormChainFusion(),
-      GatedActivationFusion(), BiasActivationFusion(), ActivationFusion(),
+      AttentionFusion(), MaskedSoftmaxFusion(),   ProductFusion(),        ResidualNormFusion(),
+      NormChainFusion(), GatedActivationFusion(), BiasActivationFusion(), ActivationFusion(),
   };
   return kFusions;
 }

@@ -1,7 +1,10 @@
 // Kernels of what lies between the layers of a network.
 #include <pybind11/stl.h>
 
+#include <limits>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "device_kernels/run.h"
 #include "kernels/attention_launch.h"
@@ -58,45 +61,60 @@ bool Rotary(const std::string& t0, const py::array& x, py::array& out, const py:
   return RunPrepared(KernelOf("rotary", t0, t0, "rotary"), PrepareRotary(tensors, shape), blocks);
 }
 
-// Everything is [batch, head, token, size], or, with heads inside, [batch, token, head, size]; the
-// mask has four dimensions: batch, head, query, key.
-bool Attention(const std::string& t0, const std::string& t1, const py::array& q, const py::array& k,
-               const py::array& v, py::array& out, uint32_t blocks, const Array& mask,
-               const Array& lengths, bool heads_outside, float scale, bool causal, bool past_by_end,
-               int64_t past) {
-  const int head = heads_outside ? 1 : 2;
-  const int token = heads_outside ? 2 : 1;
+AttentionStrides StridesIn(const py::array& of) {
+  const auto step = [&](int d) { return static_cast<Int64>(of.strides(d) / of.itemsize()); };
+  return {step(0), step(2), step(1)};
+}
+
+// Everything is [batch, head, token, size], the mask [batch, head, query, key]; where that is in
+// memory is up to the arrays. Returns how it was calculated: "plain", "tiles", and how many parts
+// the keys had; "": not at all.
+std::string Attention(const std::string& t0, const py::array& q, const py::array& k,
+                      const py::array& v, py::array& out, uint32_t blocks, const Array& mask,
+                      const Array& lengths, float scale, bool causal, bool past_by_end,
+                      int64_t past, bool tiles, bool divided, bool keeps_false, float fill) {
   AttentionShape shape;
   shape.batches = q.shape(0);
-  shape.heads = q.shape(head);
-  shape.kv_heads = k.shape(head);
-  shape.queries = q.shape(token);
-  shape.keys = k.shape(token);
+  shape.heads = q.shape(1);
+  shape.kv_heads = k.shape(1);
+  shape.queries = q.shape(2);
+  shape.keys = k.shape(2);
   shape.size = q.shape(3);
   shape.scale = scale;
   shape.causal = causal;
   shape.past_by_end = past_by_end;
   shape.past = past;
-  const auto strides = [&](const py::array& of) {
-    return StridesOf(of.shape(token), of.shape(head), of.shape(3), heads_outside);
-  };
   AttentionTensors tensors;
-  tensors.q = {q.data(), strides(q)};
-  tensors.k = {k.data(), strides(k)};
-  tensors.v = {v.data(), strides(v)};
+  tensors.q = {q.data(), StridesIn(q)};
+  tensors.k = {k.data(), StridesIn(k)};
+  tensors.k_step = k.strides(3) / k.itemsize();
+  tensors.v = {v.data(), StridesIn(v)};
   if (mask) {
-    const auto step = [&](int d, int64_t stride) { return mask->shape(d) == 1 ? 0 : stride; };
-    const int64_t row = mask->shape(3);
-    const int64_t matrix = row * mask->shape(2);
-    tensors.mask = {mask->data(),
-                    {step(0, matrix * mask->shape(1)), step(2, row), step(1, matrix)}};
+    tensors.mask = {mask->data(), StridesIn(*mask)};
+    tensors.mask_step = mask->strides(3) / mask->itemsize();
+    if (mask->dtype().kind() == 'b') {
+      tensors.mask_is = keeps_false ? AttentionMask::kKeepsFalse : AttentionMask::kKeepsTrue;
+    }
+    tensors.fill = fill;
   }
   tensors.lengths = static_cast<const int32_t*>(DataOf(lengths));
   tensors.length_more = 1;
   tensors.out = out.mutable_data();
-  tensors.out_at = strides(out);
-  return RunPrepared(KernelOf("attention", t0, t1, "attention"),
-                     PrepareAttention(tensors, shape, BytesOf(t0)), blocks);
+  tensors.out_at = StridesIn(out);
+  std::optional<AttentionCall> made =
+      PrepareAttention(tensors, shape, t0, {.tiles = tiles, .scratch = divided});
+  if (!made) return "";
+  std::vector<float> scratch(made->scratch_bytes / sizeof(float));
+  if (!scratch.empty()) made->SetScratch(scratch.data());
+  const HostKernel kernel =
+      made->tiles ? KernelOf(AttentionTilesFamily(t0, shape.size), t0, t0, "attention_tiles")
+                  : KernelOf("attention", t0, t0, "attention");
+  RunPrepared(kernel, std::optional(made->call), blocks);
+  if (!scratch.empty()) {
+    RunPrepared(KernelOf("attention", t0, t0, "attention_merge"), std::optional(made->merge),
+                blocks);
+  }
+  return (made->tiles ? "tiles " : "plain ") + std::to_string(made->call.args.splits);
 }
 
 }  // namespace
@@ -106,11 +124,12 @@ void BindLayers(py::module_& module) {
   module.def("bias_act", &BiasAct, py::arg("entry"), py::arg("t0"), py::arg("x"), py::arg("out"),
              py::arg("blocks"), options, py::arg("bias") = py::none(), py::arg("gate") = py::none(),
              py::arg("alpha") = 1.0);
-  module.def("attention", &Attention, py::arg("t0"), py::arg("t1"), py::arg("q"), py::arg("k"),
-             py::arg("v"), py::arg("out"), py::arg("blocks"), options, py::arg("mask") = py::none(),
-             py::arg("lengths") = py::none(), py::arg("heads_outside") = true,
-             py::arg("scale") = 1.0F, py::arg("causal") = false, py::arg("past_by_end") = false,
-             py::arg("past") = 0);
+  module.def("attention", &Attention, py::arg("t0"), py::arg("q"), py::arg("k"), py::arg("v"),
+             py::arg("out"), py::arg("blocks"), options, py::arg("mask") = py::none(),
+             py::arg("lengths") = py::none(), py::arg("scale") = 1.0F, py::arg("causal") = false,
+             py::arg("past_by_end") = false, py::arg("past") = 0, py::arg("tiles") = false,
+             py::arg("divided") = false, py::arg("keeps_false") = false,
+             py::arg("fill") = -std::numeric_limits<float>::infinity());
   module.def("rotary", &Rotary, py::arg("t0"), py::arg("x"), py::arg("out"), py::arg("cosines"),
              py::arg("sines"), py::arg("blocks"), options, py::arg("positions") = py::none(),
              py::arg("interleaved") = false, py::arg("heads_outside") = false,

@@ -1,0 +1,342 @@
+"""Attention as one on a card: the ways exporters write it, masks, shapes that broadcast, near misses."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnxruntime as ort
+import onnxruntime_ep_tunableop as tunableop
+import pytest
+from onnx import TensorProto, helper
+from support.cards import BOTH, card_session, on_card
+from support.graphs import graph, model, value
+from support.sessions import random
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:  # `models` is a folder of the repository, not an installed package
+    sys.path.insert(0, str(ROOT))
+
+from models import bert  # noqa: E402
+from models.encoder import EncoderConfig  # noqa: E402
+
+TYPES = {"fp32": TensorProto.FLOAT, "fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}
+TOLERANCE = {"fp16": 4e-3, "bf16": 3e-2}
+SIZE = 32
+
+#: batch, heads, queries, keys
+SHAPES = [(1, 2, 4, 4), (3, 4, 5, 7), (2, 1, 1, 70), (3, 4, 5, 7), (1, 2, 0, 3)]
+Feeds = dict[str, npt.NDArray[Any]]
+
+
+@dataclass
+class Pattern:
+    """Nodes from q, k and v to Y, and how a [batch, head, token, size] tensor comes as an input."""
+
+    nodes: list[onnx.NodeProto]
+    inputs: Sequence[int] = (0, 1, 2, 3)  # the order in which q and v come
+    keys: Sequence[int] = (0, 1, 2, 3)
+    mask: Sequence[int] | None = None  # its dimensions: at d, d is that of the shape
+    flags: bool = False
+    keeps: bool = True  # what flag a score is kept for
+    constants: Feeds = field(default_factory=dict)
+
+
+def op(kind: str, inputs: str, output: str, **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(kind, inputs.split(), [output], name=output, **attributes)
+
+
+def number(number: float, *dims: int) -> npt.NDArray[Any]:
+    return np.full(dims, number, np.float32)
+
+
+TURN = [0, 2, 1, 3]
+EXPORTED = [
+    op("Transpose", "q", "q1", perm=TURN),
+    op("Transpose", "k", "k1", perm=[0, 2, 3, 1]),
+    op("Transpose", "v", "v1", perm=TURN),
+    op("MatMul", "q1 k1", "s0"),
+    op("Div", "s0 c", "s1"),
+    op("Add", "s1 mask", "s2"),
+    op("Softmax", "s2", "p", axis=-1),
+    op("MatMul", "p v1", "o"),
+    op("Transpose", "o", "Y", perm=TURN),
+]
+INSIDE = (0, 2, 1, 3)  # [batch, token, head, size]
+BARE = [op("MatMul", "q k", "s"), op("Softmax", "s", "p", axis=3), op("MatMul", "p v", "Y")]
+
+PATTERNS = {
+    "as BERT is exported": Pattern(EXPORTED, INSIDE, INSIDE, (0, 1, 1, 3), constants={"c": number(8.0)}),
+    "scaled before the product": Pattern(
+        [
+            op("Transpose", "q", "q1", perm=TURN),
+            op("Transpose", "k", "k1", perm=TURN),
+            op("Mul", "q1 c", "q2"),
+            op("Transpose", "k1", "k2", perm=[0, 1, 3, 2]),
+            op("Mul", "c k2", "k3"),
+            op("MatMul", "q2 k3", "s"),
+            op("Add", "mask s", "s2"),
+            op("Softmax", "s2", "p", axis=-1),
+            op("MatMul", "p v", "Y"),
+        ],
+        INSIDE,
+        INSIDE,
+        (0, 1, 2, 3),
+        constants={"c": number(math.sqrt(0.3), 1)},
+    ),
+    "masked by flags": Pattern(
+        [
+            op("MatMul", "q k", "s0"),
+            op("Mul", "s0 c", "s1"),
+            op("Where", "mask s1 low", "s2"),
+            op("Softmax", "s2", "p", axis=-1),
+            op("MatMul", "p v", "o"),
+            op("Transpose", "o", "Y", perm=TURN),
+        ],
+        keys=(0, 1, 3, 2),
+        mask=(1, 1, 2, 3),
+        flags=True,
+        constants={"c": number(0.5, 1, 1), "low": number(-60000.0)},
+    ),
+    "masked by flags of what does not count": Pattern(
+        [
+            op("MatMul", "q k", "s1"),
+            op("Where", "mask low s1", "s2"),
+            op("Softmax", "s2", "p", axis=-1),
+            op("MatMul", "p v", "Y"),
+        ],
+        keys=(0, 1, 3, 2),
+        mask=(0, 1, 1, 3),
+        flags=True,
+        keeps=False,
+        constants={"low": number(-np.inf, 1)},
+    ),
+    "bare": Pattern(BARE, keys=(0, 1, 3, 2)),
+}
+PATTERNS["scaled before the product"].nodes[-1] = op("MatMul", "p v1", "Y")
+PATTERNS["scaled before the product"].nodes.insert(0, op("Transpose", "v", "v1", perm=TURN))
+
+
+def built(
+    pattern: Pattern, dtype: str, size: int | str = SIZE, outputs: Sequence[str] = ("Y",)
+) -> onnx.ModelProto:
+    """All sizes but a vector's are free. Inputs and outputs are of floats, where the type is bf16."""
+    kind = TYPES[dtype]
+    cast = dtype == "bf16"
+    outer = TensorProto.FLOAT if cast else kind
+
+    def dims(name: str, order: Sequence[int]) -> onnx.ValueInfoProto:
+        names = [f"{name}{d}" for d in range(3)] + [size]
+        return value(name, [names[d] for d in order], outer)
+
+    inputs = [dims("q", pattern.inputs), dims("k", pattern.keys), dims("v", pattern.inputs)]
+    if pattern.mask is not None:
+        free = [f"mask{d}" for d in range(len(pattern.mask))]
+        inputs.append(value("mask", free, TensorProto.BOOL if pattern.flags else outer))
+    nodes = [*pattern.nodes]
+    if cast:
+        narrowed = [name.name for name in inputs if not (name.name == "mask" and pattern.flags)]
+        names = {name: f"{name}_narrow" for name in narrowed} | {name: f"{name}_narrow" for name in outputs}
+        nodes = [renamed(node, names) for node in nodes]
+        nodes = [op("Cast", name, f"{name}_narrow", to=kind) for name in narrowed] + nodes
+        nodes += [op("Cast", f"{name}_narrow", name, to=outer) for name in outputs]
+    results = [value(name, None, outer) for name in outputs]
+    made = model(graph(nodes, inputs, results))
+    for name, x in pattern.constants.items():
+        made.graph.initializer.append(helper.make_tensor(name, kind, x.shape, x.flatten().tolist()))
+    return made
+
+
+def renamed(node: onnx.NodeProto, names: dict[str, str]) -> onnx.NodeProto:
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    copy.input[:] = [names.get(name, name) for name in node.input]
+    copy.output[:] = [names.get(name, name) for name in node.output]
+    copy.name = copy.output[0]
+    return copy
+
+
+def feeds(pattern: Pattern, shape: tuple[int, ...], kv_heads: int = 0) -> Feeds:
+    """Numbers that every type has."""
+    batch, heads, queries, keys = shape
+    given = {
+        "q": random((batch, heads, queries, SIZE), 1).transpose(pattern.inputs),
+        "k": random((batch, kv_heads or heads, keys, SIZE), 2).transpose(pattern.keys),
+        "v": random((batch, kv_heads or heads, keys, SIZE), 3).transpose(pattern.inputs),
+    }
+    if pattern.mask is not None:
+        given["mask"] = random(tuple(shape[d] if at == d else d for at, d in enumerate(pattern.mask)), 4)
+    # Six bits and a sign.
+    given = {name: (np.round(np.ascontiguousarray(x) * 16) / 16).clip(-3, 3) for name, x in given.items()}
+    if pattern.flags:
+        given["mask"] = given["mask"] > 0
+        given["mask"][..., 0] = pattern.keeps
+    return given
+
+
+def of_type(given: Feeds, dtype: str) -> Feeds:
+    narrow = np.float16 if dtype == "fp16" else np.float32
+    return {name: x if x.dtype == np.bool_ else x.astype(narrow) for name, x in given.items()}
+
+
+def apart(session: ort.InferenceSession) -> list[str]:
+    """The kinds of nodes that do not run as one, sorted; but for Casts."""
+    told = tunableop.explain(session)
+    every = [*told.nodes, *told.operators]
+    alone = (node.op_type for node in every if not node.reason.endswith("fused as Attention"))
+    return sorted(kind for kind in alone if kind != "Cast")
+
+
+def check(
+    session: ort.InferenceSession, pattern: Pattern, given: Sequence[Feeds], dtype: str, **how: Any
+) -> None:
+    """Answers as the CPU provider's, in floats."""
+    proto = built(pattern, "fp32", **how)
+    reference = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    for feed in given:
+        expected = reference.run(None, feed)
+        for got, wanted in zip(session.run(None, of_type(feed, dtype)), expected, strict=True):
+            assert got.shape == wanted.shape
+            np.testing.assert_allclose(got, wanted, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+@on_card(*BOTH)
+def test_attention_is_one() -> None:
+    for name, pattern in PATTERNS.items():
+        for dtype in ("fp16", "bf16"):
+            session = card_session(built(pattern, dtype), claim="all")
+            assert not apart(session), f"{name} {tunableop.explain(session)}"
+            check(session, pattern, [feeds(pattern, shape) for shape in SHAPES], dtype)
+
+
+@on_card("cuda13")
+def test_operands_broadcast() -> None:
+    """One head of keys for all queries, one batch of all, and masks that have more than the scores."""
+    pattern = PATTERNS["as BERT is exported"]
+    session = card_session(built(pattern, "fp16"), claim="all")
+    assert not apart(session)
+    cases = [feeds(pattern, (2, 4, 5, 6), kv_heads=1)]
+    for names in (["q"], ["k", "v"], ["q", "k", "v"]):
+        cases.append(feeds(pattern, (3, 2, 5, 6)))
+        cases[-1] |= {name: cases[-1][name][:1] for name in names}
+    for dims in ((6,), (1, 6), (2, 1, 1), (3, 2, 5, 6), (1, 1, 5, 1)):
+        cases.append(feeds(pattern, (3, 2, 5, 6)) | {"mask": random(dims, 4)})
+    cases.append(feeds(pattern, (1, 1, 1, 6)) | {"mask": random((3, 2, 5, 6), 4)})
+    cases.append(feeds(pattern, (2, 2, 5, 1)) | {"mask": random((1, 1, 1, 6), 4)})
+    cases[-1]["v"] = feeds(pattern, (2, 2, 5, 6))["v"]
+    for case in cases:
+        ranked = Pattern(**{**vars(pattern), "mask": case["mask"].shape})
+        session = card_session(built(ranked, "fp16"), claim="all")
+        assert not apart(session)
+        case["mask"] = of_type({"mask": case["mask"]}, "fp16")["mask"].astype(np.float32)
+        check(session, ranked, [case], "fp16")
+
+
+@on_card("cuda13")
+def test_shapes_that_do_not_fit_are_told() -> None:
+    pattern = PATTERNS["as BERT is exported"]
+    session = card_session(built(pattern, "fp16"), claim="all")
+    given = of_type(feeds(pattern, (2, 2, 5, 6)), "fp16")
+    for name, dims in (("v", (2, 7, 2, SIZE)), ("mask", (2, 1, 1, 4)), ("k", (3, 6, 2, SIZE))):
+        wrong = given | {name: np.zeros(dims, np.float16)}
+        with pytest.raises(Exception, match="Attention: its operands' shapes do not fit"):
+            session.run(None, wrong)
+    check(session, pattern, [feeds(pattern, (2, 2, 5, 6))], "fp16")
+
+
+@on_card("cuda13")
+def test_what_is_no_attention_stays_apart() -> None:
+    exported = PATTERNS["as BERT is exported"]
+    bare = PATTERNS["bare"]
+    near: dict[str, tuple[list[onnx.NodeProto], Pattern, dict[str, Any]]] = {
+        "the scores are an output": (bare.nodes, bare, {"outputs": ("Y", "s")}),
+        "the probabilities are an output": (bare.nodes, bare, {"outputs": ("Y", "p")}),
+        "the probabilities have two readers": (
+            [*bare.nodes, op("Neg", "p", "n")],
+            bare,
+            {"outputs": ("Y", "n")},
+        ),
+        "over another dimension": (
+            [bare.nodes[0], op("Softmax", "s", "p", axis=2), bare.nodes[2]],
+            bare,
+            {},
+        ),
+        "a divisor that is no number": (
+            [*exported.nodes[:4], op("Div", "s0 mask", "s1"), *exported.nodes[5:]],
+            exported,
+            {},
+        ),
+        "a number that is divided": (
+            [*exported.nodes[:4], op("Div", "c s0", "s1"), *exported.nodes[5:]],
+            exported,
+            {},
+        ),
+        "vectors of a size that is not known": (bare.nodes, bare, {"size": "n"}),
+    }
+    for what, (nodes, base, how) in near.items():
+        pattern = Pattern(**{**vars(base), "nodes": nodes})
+        session = card_session(built(pattern, "fp16", **how), claim="all")
+        assert {"MatMul", "Softmax"} <= set(apart(session)), f"{what}: {tunableop.explain(session)}"
+        given = [feeds(pattern, shape) for shape in SHAPES[:2]]
+        for feed in given:
+            if "mask" in feed:
+                feed["mask"] = np.abs(feed["mask"]) + 1
+            if what == "a number that is divided":
+                feed["q"] = np.abs(feed["q"]) + 0.5
+                feed["k"] = np.abs(feed["k"]) + 0.5
+        check(session, pattern, given, "fp16", **how)
+
+
+@on_card("cuda13")
+def test_what_others_read_is_left_outside() -> None:
+    """A transposition that somebody else reads, too, is no part of the group, but the rest is one."""
+    exported = PATTERNS["as BERT is exported"]
+    pattern = Pattern(
+        **{**vars(exported), "nodes": [*exported.nodes, op("Neg", "k1", "n"), op("Neg", "v1", "m")]}
+    )
+    how = {"outputs": ("Y", "n", "m")}
+    session = card_session(built(pattern, "fp16", **how), claim="all", settings=unoptimised())
+    assert apart(session) == ["Neg", "Neg", "Transpose", "Transpose"], str(tunableop.explain(session))
+    check(session, pattern, [feeds(pattern, shape) for shape in SHAPES], "fp16", **how)
+
+
+@on_card("cuda13")
+def test_long_keys_are_divided() -> None:
+    pattern = PATTERNS["bare"]
+    session = card_session(built(pattern, "fp16"), claim="all")
+    check(session, pattern, [feeds(pattern, (2, 2, 1, 700)), feeds(pattern, (1, 3, 2, 1500))], "fp16")
+
+
+@on_card(*BOTH)
+def test_layers_of_bert() -> None:
+    config = EncoderConfig(layers=2, hidden=64, heads=2, intermediate=32, vocabulary=50, positions=64)
+    for sizes in ({}, {"batch": 2, "sequence": 9}):
+        proto = bert.build(config, dtype=np.float16, **sizes)
+        session = card_session(proto, claim="all")
+        told = str(tunableop.explain(session))
+        assert len([node for node in tunableop.explain(session).nodes if "Attention" in node.reason]) == 4, (
+            told
+        )
+        whole = bert.build(config, **sizes)
+        reference = ort.InferenceSession(whole.SerializeToString(), providers=["CPUExecutionProvider"])
+        mask = np.ones((2, 9), np.int64)
+        mask[1, 5:] = 0
+        ids = np.arange(18).reshape(2, 9)
+        given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": ids % 2}
+        (got,), (wanted,) = session.run(None, given), reference.run(None, given)
+        np.testing.assert_allclose(got[0], wanted[0], rtol=3e-2, atol=3e-2)
+        np.testing.assert_allclose(got[1, :5], wanted[1, :5], rtol=3e-2, atol=3e-2)
+
+
+def unoptimised() -> ort.SessionOptions:
+    """Else readers of a transposition get one each."""
+    settings = ort.SessionOptions()
+    settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return settings
