@@ -1,7 +1,7 @@
 // Writing what no input holds. T0: w1, w2, w4 or w8. Entries: fill (the same everywhere),
 // fill_trilu (a triangle of x, zeros elsewhere).
+#include "kernels/access.h"
 #include "kernels/fill_args.h"
-#include "kernels/portable.h"
 
 namespace tunableop::device::TUNABLEOP_MODULE {
 

@@ -1,6 +1,6 @@
 // What a convolution multiplies, as matrices. T0: w2, w4 or w8. Entry: im2col.
+#include "kernels/access.h"
 #include "kernels/im2col_args.h"
-#include "kernels/portable.h"
 
 namespace tunableop::device::TUNABLEOP_MODULE {
 

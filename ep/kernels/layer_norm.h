@@ -83,6 +83,54 @@ TUNABLEOP_DEVICE Math InverseOf(const LayerNormArgs& args, Math squares) {
          Sqrt(squares / static_cast<Math>(args.columns) + static_cast<Math>(args.epsilon));
 }
 
+// What a thread keeps of one operand. Reads of all steps are under way before the first is waited
+// for: what a row takes is mostly the time until they come.
+template <int kPack>
+struct Kept {
+  static constexpr int kSteps = kRowSteps<kPack>;
+  Pack<T, kPack> pack[kSteps];
+
+  TUNABLEOP_METHOD void Load(const T* from, const Team& team, UInt32 packs) {
+    TUNABLEOP_UNROLL
+    for (int s = 0; s < kSteps; ++s) {
+      const UInt32 p = static_cast<UInt32>(s) * team.lanes + team.lane;
+      if (p < packs) pack[s] = LoadPack<T, kPack>(from + static_cast<Int64>(p) * kPack);
+    }
+  }
+  TUNABLEOP_METHOD void AddTo(const Team& team, UInt32 packs, Math (&z)[kSteps][kPack]) const {
+    TUNABLEOP_UNROLL
+    for (int s = 0; s < kSteps; ++s) {
+      if (static_cast<UInt32>(s) * team.lanes + team.lane >= packs) break;
+      TUNABLEOP_UNROLL
+      for (int e = 0; e < kPack; ++e) z[s][e] += Number<T>::Read(pack[s].at[e]);
+    }
+  }
+};
+
+// z of a whole row.
+template <int kPack>
+TUNABLEOP_DEVICE void ReadKept(const Row& row, const void* bias, const Team& team, UInt32 packs,
+                               Math (&z)[kRowSteps<kPack>][kPack]) {
+  Kept<kPack> x;
+  Kept<kPack> skip;
+  x.Load(row.x, team, packs);
+  if (row.skip != nullptr) skip.Load(row.skip, team, packs);
+  TUNABLEOP_UNROLL
+  for (int s = 0; s < kRowSteps<kPack>; ++s) {
+    TUNABLEOP_UNROLL
+    for (int e = 0; e < kPack; ++e) z[s][e] = 0;
+  }
+  x.AddTo(team, packs, z);
+  if (row.skip != nullptr) skip.AddTo(team, packs, z);
+  if (bias == nullptr) return;
+  TUNABLEOP_UNROLL
+  for (int s = 0; s < kRowSteps<kPack>; ++s) {
+    const UInt32 p = static_cast<UInt32>(s) * team.lanes + team.lane;
+    if (p >= packs) break;
+    AddPack<kPack>(static_cast<const T*>(bias), static_cast<Int64>(p) * kPack, z[s]);
+  }
+}
+
 // A row that fits into the registers of its threads: it is read once.
 template <bool kMean, int kPack>
 TUNABLEOP_DEVICE void RunKept(const LayerNormArgs& args, const Team& team, const Row& row,
@@ -90,12 +138,12 @@ TUNABLEOP_DEVICE void RunKept(const LayerNormArgs& args, const Team& team, const
   constexpr int kSteps = kRowSteps<kPack>;
   const UInt32 packs = static_cast<UInt32>(args.columns) / kPack;
   Math z[kSteps][kPack];
+  ReadKept<kPack>(row, args.bias, team, packs, z);
   Math sum = 0;
   TUNABLEOP_UNROLL
   for (int s = 0; s < kSteps; ++s) {
     const UInt32 p = static_cast<UInt32>(s) * team.lanes + team.lane;
     if (p >= packs) break;
-    ReadPack<kPack>(args, row, static_cast<Int64>(p) * kPack, z[s]);
     if (row.sum != nullptr) WritePack<kPack>(row.sum, static_cast<Int64>(p) * kPack, z[s]);
     TUNABLEOP_UNROLL
     for (int e = 0; e < kPack; ++e) sum += z[s][e];

@@ -1,5 +1,5 @@
 // Counting. T0: f32, f64, i32 or i64. Entry: range.
-#include "kernels/portable.h"
+#include "kernels/access.h"
 #include "kernels/range_args.h"
 
 namespace tunableop::device::TUNABLEOP_MODULE {

@@ -6,7 +6,8 @@
 namespace tunableop::device {
 
 RowsPlan PlanRows(int64_t rows, int64_t columns, int64_t pack) noexcept {
-  // Below so many threads a card of today is not busy.
+  // Below so many threads a card of today is not busy; parts of wavefronts need no barrier, and
+  // keep it busy with half as many.
   constexpr int64_t kBusy = int64_t{132} * 512;
   constexpr int64_t kBlock = 128;
   constexpr int64_t kMostBlocks = 1 << 20;
@@ -17,7 +18,7 @@ RowsPlan PlanRows(int64_t rows, int64_t columns, int64_t pack) noexcept {
   auto lanes = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>((packs + 1) / 2)));
   lanes = std::min<int64_t>(lanes, 32);
   const bool fits = packs <= lanes * kept;
-  if (fits && (packs <= 32 || rows * lanes >= kBusy)) {
+  if (fits && (packs <= 32 || 2 * rows * lanes >= kBusy)) {
     plan.lanes = static_cast<UInt32>(lanes);
     const int64_t in_block = kBlock / lanes;
     plan.grid.block = kBlock;

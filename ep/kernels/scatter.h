@@ -1,7 +1,7 @@
 // Writing where indices say. T0: w1, w2, w4 or w8; T1: the indices, i32 or i64. Entries:
 // scatter_elements, scatter_nd. An index that is outside writes nothing; of several that are alike
 // one wins.
-#include "kernels/portable.h"
+#include "kernels/access.h"
 #include "kernels/scatter_args.h"
 
 namespace tunableop::device::TUNABLEOP_MODULE {
