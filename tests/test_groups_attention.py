@@ -16,7 +16,7 @@ import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
 import pytest
 from onnx import TensorProto, helper
-from support.cards import BOTH, card_session, on_card
+from support.cards import card_session, on_card
 from support.graphs import graph, model, value
 from support.sessions import random
 
@@ -207,7 +207,7 @@ def check(
             np.testing.assert_allclose(got, wanted, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
-@on_card(*BOTH)
+@on_card("cuda13")
 def test_attention_is_one() -> None:
     for name, pattern in PATTERNS.items():
         for dtype in ("fp16", "bf16"):
@@ -314,7 +314,16 @@ def test_long_keys_are_divided() -> None:
     check(session, pattern, [feeds(pattern, (2, 2, 1, 700)), feeds(pattern, (1, 3, 2, 1500))], "fp16")
 
 
-@on_card(*BOTH)
+@on_card("rocm7")
+def test_where_nobody_has_measured_it_the_products_stay_apart() -> None:
+    pattern = PATTERNS["as BERT is exported"]
+    session = card_session(built(pattern, "fp16"), claim="all")
+    told = tunableop.explain(session)
+    assert not [node for node in told.nodes if "Attention" in node.reason], str(told)
+    check(session, pattern, [feeds(pattern, shape) for shape in SHAPES], "fp16")
+
+
+@on_card("cuda13")
 def test_layers_of_bert() -> None:
     config = EncoderConfig(layers=2, hidden=64, heads=2, intermediate=32, vocabulary=50, positions=64)
     for sizes in ({}, {"batch": 2, "sequence": 9}):

@@ -186,3 +186,16 @@ def test_every_definition_that_onnx_has_is_known_or_newer() -> None:
             continue  # ONNX Runtime's own
         for version in (row["first"], row["last"]):
             assert ("", row["op"], version) in known, row
+
+
+@on_card("cuda13")
+def test_a_range_over_all_of_int64() -> None:
+    """ONNX Runtime before 1.32 counts in floating point, and gives two elements."""
+    far = np.iinfo(np.int64)
+    names = ("start", "limit", "delta")
+    node = helper.make_node("Range", list(names), ["Y"])
+    proto = model(graph([node], [value(name, [], INT64) for name in names], [value("Y", None, INT64)], {}))
+    session = card_session(proto, claim="all")
+    feeds = dict(zip(names, (np.array(n, np.int64) for n in (far.min, far.max, far.max)), strict=True))
+    assert session.run(None, feeds)[0].tolist() == [far.min, -1, far.max - 1]
+    assert [node.claimed for node in tunableop.explain(session).operators] == [True]

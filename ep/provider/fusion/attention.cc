@@ -1,6 +1,7 @@
 #include "provider/fusion/attention.h"
 
 #include <array>
+#include <charconv>
 #include <string>
 
 #include "provider/fusion/attention_match.h"
@@ -192,12 +193,25 @@ std::optional<Group> FindAttention(const GraphIndex& graph, size_t last) {
   return group;
 }
 
+// Where there are tensor cores that the kernel knows: elsewhere the libraries' products are the
+// better choice, until somebody has measured.
+bool HasTiles(const FusionPlace& place) {
+  constexpr std::string_view kNvidia = "sm_";
+  constexpr int kOldest = 80;
+  if (!place.arch.starts_with(kNvidia)) return false;
+  int capability = 0;
+  const char* end = place.arch.data() + place.arch.size();
+  std::from_chars(place.arch.data() + kNvidia.size(), end, capability);
+  return capability >= kOldest;
+}
+
 }  // namespace
 
 Fusion AttentionFusion() noexcept {
-  return {{.op = "Attention"}, &FindAttention, +[]() -> std::unique_ptr<FusedKernel> {
-            return std::make_unique<FusedAttention>();
-          }};
+  return {{.op = "Attention"},
+          &FindAttention,
+          +[]() -> std::unique_ptr<FusedKernel> { return std::make_unique<FusedAttention>(); },
+          &HasTiles};
 }
 
 }  // namespace tunableop
