@@ -6,24 +6,58 @@ namespace tunableop::device::TUNABLEOP_MODULE {
 
 TUNABLEOP_KERNEL(attention, AttentionArgs) { RunPlain(args); }
 
+constexpr UInt32 kAtOnce = 8;  // parts that are read before one is waited for
+
+struct Parts {
+  float most[kAtOnce];
+  float weight[kAtOnce];
+  float sum[kAtOnce];
+};
+
+// What a row's parts from `first` on gave for one of its numbers; nothing where there are no more.
+TUNABLEOP_DEVICE Parts PartsOf(const AttentionMergeArgs& args, Int64 rows, Int64 row, UInt32 number,
+                               UInt32 first) {
+  const float* const weights = args.partial + rows * args.splits * args.size;
+  Parts parts;
+  TUNABLEOP_UNROLL
+  for (UInt32 u = 0; u < kAtOnce; ++u) {
+    parts.most[u] = -Infinity();
+    parts.weight[u] = parts.sum[u] = 0.0F;
+    if (first + u >= args.splits) continue;
+    const Int64 at = (first + u) * rows + row;
+    const auto weight = LoadPack<float, 2>(weights + at * 2);
+    parts.most[u] = weight.at[0];
+    parts.weight[u] = weight.at[1];
+    parts.sum[u] = args.partial[at * args.size + number];
+  }
+  return parts;
+}
+
 // A thread makes one number.
 TUNABLEOP_KERNEL(attention_merge, AttentionMergeArgs) {
   const Int64 rows = static_cast<Int64>(args.batches) * args.heads * args.queries;
-  const float* const weights = args.partial + rows * args.splits * args.size;
   for (Int64 i = GlobalThread(); i < rows * args.size; i += GlobalThreads()) {
     const Int64 row = i / args.size;
     const UInt32 number = static_cast<UInt32>(i - row * args.size);
     float most = -Infinity();
-    for (UInt32 s = 0; s < args.splits; ++s) {
-      most = Largest::Of(most, weights[(s * rows + row) * 2]);
-    }
     float sum = 0.0F;
     float weight = 0.0F;
-    if (most == -Infinity()) most = 0.0F;  // nothing counts: 0 / 0
-    for (UInt32 s = 0; s < args.splits; ++s) {
-      const float factor = Exp(weights[(s * rows + row) * 2] - most);
-      weight += weights[(s * rows + row) * 2 + 1] * factor;
-      sum += args.partial[(s * rows + row) * args.size + number] * factor;
+    for (UInt32 first = 0; first < args.splits; first += kAtOnce) {
+      const Parts parts = PartsOf(args, rows, row, number, first);
+      float now = most;
+      TUNABLEOP_UNROLL
+      for (UInt32 u = 0; u < kAtOnce; ++u) now = Largest::Of(now, parts.most[u]);
+      const float from = now == -Infinity() ? 0.0F : now;  // nothing counts so far
+      const float factor = Exp(most - from);
+      most = now;
+      sum *= factor;
+      weight *= factor;
+      TUNABLEOP_UNROLL
+      for (UInt32 u = 0; u < kAtOnce; ++u) {
+        const float counts = Exp(parts.most[u] - from);
+        weight += parts.weight[u] * counts;
+        sum += parts.sum[u] * counts;
+      }
     }
     const UInt32 above = static_cast<UInt32>(row) / args.queries;
     const UInt32 batch = above / args.heads;

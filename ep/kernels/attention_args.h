@@ -48,7 +48,6 @@ struct AttentionArgs {
   UInt32 packed;      // all vectors can be read four numbers at a time
   UInt32 lanes;       // threads of a query: see TeamOf
   UInt32 team_split;  // teams of a block that share the keys of one query: a power of two
-  UInt32 few_rows;    // tiles of 16 queries, whose keys the warps of a block share
   float scale;
   float fill;
 };

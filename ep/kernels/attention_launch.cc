@@ -14,9 +14,11 @@ constexpr int64_t kBlockRows = 64;
 constexpr int64_t kMost = int64_t{1} << 30;
 // Blocks below which a card of today is not busy.
 constexpr int64_t kBusy = 132;
+// Blocks of many rows below which blocks of few are faster.
+constexpr int64_t kFewBlocks = 80;
 // The least keys that are worth a part of their own, and the most parts.
-constexpr int64_t kLeastPart = 256;
-constexpr int64_t kMostParts = 32;
+constexpr int64_t kLeastPart = 128;
+constexpr int64_t kMostParts = 16;
 
 int64_t Parts(int64_t count, int64_t of) noexcept { return (count + of - 1) / of; }
 
@@ -75,12 +77,12 @@ AttentionArgs ArgsOf(const AttentionTensors& tensors, const AttentionShape& shap
   return args;
 }
 
-// Rows of the kernel of attention_tiles.h.
-int64_t PlanTiles(const AttentionShape& shape, AttentionArgs& args) noexcept {
+// Blocks of the kernels of attention_tiles.h.
+int64_t PlanTiles(const AttentionShape& shape, AttentionEntry& entry) noexcept {
   const int64_t rows = shape.queries * (shape.heads / shape.kv_heads);
   const int64_t outside = shape.batches * shape.kv_heads;
-  const bool few = outside * Parts(rows, kBlockRows) < kBusy;
-  args.few_rows = few ? 1 : 0;
+  const bool few = outside * Parts(rows, kBlockRows) < kFewBlocks;
+  entry = few ? AttentionEntry::kKeys : AttentionEntry::kRows;
   return outside * Parts(rows, few ? kWarpRows : kBlockRows);
 }
 
@@ -100,12 +102,12 @@ int64_t PlanTeams(const AttentionShape& shape, AttentionArgs& args) noexcept {
   return blocks(split);
 }
 
-// Into how many parts the keys of so many blocks are divided.
+// Into how many parts the keys of so many blocks are divided: all of them at a time on the card.
 void PlanParts(const AttentionShape& shape, int64_t blocks, AttentionArgs& args) noexcept {
   const int64_t most = std::min(Parts(shape.keys, kLeastPart), kMostParts);
-  const int64_t parts = std::min(Parts(2 * kBusy, blocks), most);
-  if (blocks >= kBusy || parts < 2) return;
-  // Whole tiles of either kernel.
+  const int64_t parts = std::min(2 * kBusy / std::max<int64_t>(blocks, 1), most);
+  if (parts < 2) return;
+  // Whole tiles of any kernel.
   const int64_t keys = Parts(Parts(shape.keys, parts), kBlock) * kBlock;
   args.split_keys = static_cast<UInt32>(keys);
   args.splits = static_cast<UInt32>(Parts(shape.keys, keys));
@@ -120,6 +122,18 @@ AttentionStrides StridesOf(int64_t tokens, int64_t heads, int64_t size,
   strides.token = heads_outside ? size : heads * size;
   strides.head = heads_outside ? tokens * size : size;
   return strides;
+}
+
+const char* NameOf(AttentionEntry entry) noexcept {
+  switch (entry) {
+    case AttentionEntry::kRows:
+      return "attention_rows";
+    case AttentionEntry::kKeys:
+      return "attention_keys";
+    case AttentionEntry::kAny:
+      break;
+  }
+  return "attention";
 }
 
 const char* AttentionTilesFamily(std::string_view type, int64_t size) noexcept {
@@ -150,12 +164,12 @@ std::optional<AttentionCall> PrepareAttention(const AttentionTensors& tensors,
   AttentionCall made{};
   AttentionArgs& args = made.call.args;
   args = ArgsOf(tensors, shape, bytes);
-  made.tiles = means.tiles && AttentionTilesFamily(type, shape.size) != nullptr &&
-               InPieces(tensors, kPiece, bytes) && AreMultiples(tensors.out_at, kPiece) &&
-               IsAligned(tensors.out, kPiece * bytes);
+  const bool tiles = means.tiles && AttentionTilesFamily(type, shape.size) != nullptr &&
+                     InPieces(tensors, kPiece, bytes) && AreMultiples(tensors.out_at, kPiece) &&
+                     IsAligned(tensors.out, kPiece * bytes);
   const int64_t teams = PlanTeams(shape, args);  // what the host has for tiles, too
-  const int64_t blocks = made.tiles ? PlanTiles(shape, args) : teams;
-  if (means.scratch) PlanParts(shape, blocks, args);
+  const int64_t blocks = tiles ? PlanTiles(shape, made.entry) : teams;
+  if (means.scratch && made.entry != AttentionEntry::kRows) PlanParts(shape, blocks, args);
   made.call.grid.block = kBlock;
   made.call.grid.x =
       static_cast<UInt32>(std::clamp<int64_t>(blocks * args.splits, 1, int64_t{1} << 30));

@@ -50,14 +50,18 @@ struct AttentionShape {
 AttentionStrides StridesOf(int64_t tokens, int64_t heads, int64_t size,
                            bool heads_outside) noexcept;
 
-// The family whose kernel `attention_tiles` is for such vectors on tensor cores: "attention_64".
-// Null: there is none; "attention" has one for all.
+// The family whose kernels attention_rows and attention_keys are for such vectors on tensor cores:
+// "attention_64". Null: there is none; "attention" has one for all.
 const char* AttentionTilesFamily(std::string_view type, int64_t size) noexcept;
+
+enum class AttentionEntry : uint8_t { kAny, kRows, kKeys };
+// "attention", "attention_rows", "attention_keys".
+const char* NameOf(AttentionEntry entry) noexcept;
 
 // One call, or two, the second after the first.
 struct AttentionCall {
   Prepared<AttentionArgs> call;
-  bool tiles = false;                  // by attention_tiles, not by attention
+  AttentionEntry entry = AttentionEntry::kAny;
   size_t scratch_bytes = 0;            // 0: there is no second call
   Prepared<AttentionMergeArgs> merge;  // by attention_merge
 
@@ -69,7 +73,7 @@ struct AttentionCall {
 };
 
 struct AttentionMeans {
-  bool tiles = false;    // the kernel of AttentionTilesFamily is there, for these vectors
+  bool tiles = false;    // the kernels of AttentionTilesFamily are there, for these vectors
   bool scratch = false;  // the caller can give scratch memory
 };
 

@@ -33,14 +33,12 @@ TUNABLEOP_DEVICE void WaitForCopies() {
 TUNABLEOP_DEVICE void LoadMatrices(UInt32 (&to)[4], UInt32 row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(row)
-               : "memory");
+               : "r"(row));
 }
 TUNABLEOP_DEVICE void LoadTransposed(UInt32 (&to)[4], UInt32 row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(row)
-               : "memory");
+               : "r"(row));
 }
 
 // c += a b: 16 x 16 times 16 x 8.

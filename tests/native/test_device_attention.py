@@ -46,7 +46,7 @@ def run(
     v: np.ndarray,
     blocks: int,
     layout: str = "heads outside",
-    how: str = "plain 1",
+    how: str = "attention 1",
     **given: Any,
 ) -> np.ndarray:
     """Takes and gives [batch, head, token, size]."""
@@ -82,14 +82,14 @@ def test_keys_in_columns_and_packed_projections(kind: str, blocks: int) -> None:
     columns = storage(k.swapaxes(2, 3), kind).swapaxes(2, 3)
     out = np.zeros(q.shape, columns.dtype)
     arrays = (storage(q, kind), columns, storage(v, kind))
-    assert kernels.attention(kind, *arrays, out, blocks, scale=0.25) == "plain 1"
+    assert kernels.attention(kind, *arrays, out, blocks, scale=0.25) == "attention 1"
     check(out, expected, kind, TOLERANCES[kind])
     # [batch, token, three, head, size], and out [batch, token, head * size].
     packed = storage(np.stack([q, k, v]).transpose(1, 3, 0, 2, 4), kind)
     arrays = tuple(packed[:, :, n].swapaxes(1, 2) for n in range(3))
     flat = np.zeros((2, 6, 48), packed.dtype)
     out = flat.reshape(2, 6, 3, 16).swapaxes(1, 2)
-    assert kernels.attention(kind, *arrays, out, blocks, scale=0.25) == "plain 1"
+    assert kernels.attention(kind, *arrays, out, blocks, scale=0.25) == "attention 1"
     check(flat, expected.swapaxes(1, 2).reshape(2, 6, 48), kind, TOLERANCES[kind])
 
 
@@ -137,12 +137,12 @@ def test_causal_and_lengths(kind: str, blocks: int) -> None:
 def test_keys_in_parts(kind: str, blocks: int) -> None:
     q, k, v = operands((2, 4, 2, 3, 700, 32), kind)
     expected = attended(q, k, v, 0.25, 0)
-    out = run(kind, q, k, v, blocks, "heads inside", "plain 3", scale=0.25, divided=True)
+    out = run(kind, q, k, v, blocks, "heads inside", "attention 6", scale=0.25, divided=True)
     check(out, expected, kind, TOLERANCES[kind])
     # The last parts see nothing, and in one batch nobody does.
     lengths = np.array([299, -1], np.int32)
     within = np.arange(700) <= lengths[:, None, None, None]
-    out = run(kind, q, k, v, blocks, how="plain 3", scale=0.25, lengths=lengths, divided=True)
+    out = run(kind, q, k, v, blocks, how="attention 6", scale=0.25, lengths=lengths, divided=True)
     check(out[:1], attended(q, k, v, 0.25, np.where(within, 0, -np.inf))[:1], kind, TOLERANCES[kind])
     assert np.isnan(attended(q, k, v, 0.25, np.where(within, 0, -np.inf))[1]).all()
     check(out[1], np.full_like(expected[1], np.nan), kind)
@@ -150,22 +150,26 @@ def test_keys_in_parts(kind: str, blocks: int) -> None:
 
 @pytest.mark.parametrize("size", [32, 64, 96, 128])
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
-def test_entries_for_tiles_are_right_without_them(kind: str, size: int, blocks: int) -> None:
-    q, k, v = operands((1, 2, 1, 5, 300, size), kind)
-    out = run(kind, q, k, v, blocks, "heads inside", "tiles 2", scale=0.1, tiles=True, divided=True)
-    check(out, attended(q, k, v, 0.1, 0), kind, TOLERANCES[kind])
+def test_entries_for_tensor_cores_are_right_without_them(kind: str, size: int, blocks: int) -> None:
+    for shape, how in (
+        ((1, 2, 1, 5, 300, size), "attention_keys 3"),
+        ((8, 16, 8, 33, 5, size), "attention_rows 1"),
+    ):
+        q, k, v = operands(shape, kind)
+        out = run(kind, q, k, v, blocks, "heads inside", how, scale=0.1, tiles=True, divided=True)
+        check(out, attended(q, k, v, 0.1, 0), kind, TOLERANCES[kind])
 
 
 def test_tiles_need_vectors_of_their_size_and_aligned() -> None:
     q, k, v = operands((1, 2, 1, 5, 30, 64), "f16")
-    run("f16", q, k, v, 1, how="tiles 1", tiles=True)
-    run("f32", q, k, v, 1, how="plain 1", tiles=True)
-    run("f16", *(x[..., :48] for x in (q, k, v)), 1, how="plain 1", tiles=True)
+    run("f16", q, k, v, 1, how="attention_keys 1", tiles=True)
+    run("f32", q, k, v, 1, how="attention 1", tiles=True)
+    run("f16", *(x[..., :48] for x in (q, k, v)), 1, how="attention 1", tiles=True)
     wide = np.zeros((1, 1, 30, 68), np.float16)
     wide[..., :64] = k
     out = np.zeros(q.shape, np.float16)
     arrays = (storage(q, "f16"), wide[..., :64], storage(v, "f16"))
-    assert kernels.attention("f16", *arrays, out, 1, tiles=True) == "plain 1"
+    assert kernels.attention("f16", *arrays, out, 1, tiles=True) == "attention 1"
     check(out, attended(q, k, v, 1, 0), "f16", TOLERANCES["f16"])
 
 

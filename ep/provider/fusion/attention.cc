@@ -1,7 +1,7 @@
 #include "provider/fusion/attention.h"
 
 #include <array>
-#include <charconv>
+#include <cstdlib>
 #include <string>
 
 #include "provider/fusion/attention_match.h"
@@ -69,10 +69,9 @@ class FusedAttention final : public FusedKernel {
     bytes_ = ElementBytes(found->type());
     TUNABLEOP_RETURN_IF_ERROR(Find(info, "attention", type_, type_, "attention", &plain_));
     TUNABLEOP_RETURN_IF_ERROR(Find(info, "attention", type_, type_, "attention_merge", &merge_));
-    if (const char* family = device::AttentionTilesFamily(type_, found->size)) {
-      TUNABLEOP_RETURN_IF_ERROR(Find(info, family, type_, type_, "attention_tiles", &tiles_));
-      has_tiles_ = true;
-    }
+    const char* family = device::AttentionTilesFamily(type_, found->size);
+    TUNABLEOP_RETURN_IF_ERROR(Find(info, family, type_, type_, "attention_rows", &rows_));
+    TUNABLEOP_RETURN_IF_ERROR(Find(info, family, type_, type_, "attention_keys", &keys_));
     parts_ = *std::move(found);
     return Status::Ok();
   }
@@ -148,7 +147,7 @@ class FusedAttention final : public FusedKernel {
     tensors.out_at =
         device::StridesOf(shape.queries, shape.heads, shape.size, !parts_.tokens_outside);
     std::optional<device::AttentionCall> call =
-        device::PrepareAttention(tensors, shape, type_, {.tiles = has_tiles_, .scratch = true});
+        device::PrepareAttention(tensors, shape, type_, {.tiles = true, .scratch = true});
     if (!call) {
       return context.Error(StatusCode::kNotSupported, "tensors of 2^30 vectors and more");
     }
@@ -160,7 +159,7 @@ class FusedAttention final : public FusedKernel {
       }
       call->SetScratch(scratch);
     }
-    Status status = context.Launch(call->tiles ? tiles_ : plain_, call->call);
+    Status status = context.Launch(FunctionOf(call->entry), call->call);
     if (scratch != nullptr) {
       if (status.ok()) status = context.Launch(merge_, call->merge);
       gpu_->memory()->Free(scratch);  // for who comes behind on this stream
@@ -168,10 +167,16 @@ class FusedAttention final : public FusedKernel {
     return status;
   }
 
+  const DeviceFunction& FunctionOf(device::AttentionEntry entry) const noexcept {
+    if (entry == device::AttentionEntry::kAny) return plain_;
+    return entry == device::AttentionEntry::kRows ? rows_ : keys_;
+  }
+
   std::shared_ptr<GpuSession> gpu_;
   Attention parts_;  // of the group's graph, which is gone: no names, no constants
   DeviceFunction plain_;
-  DeviceFunction tiles_;
+  DeviceFunction rows_;
+  DeviceFunction keys_;
   DeviceFunction merge_;
   size_t q_ = FusedInfo::kAbsent;
   size_t k_ = FusedInfo::kAbsent;
@@ -179,30 +184,21 @@ class FusedAttention final : public FusedKernel {
   size_t mask_ = FusedInfo::kAbsent;
   const char* type_ = "";
   size_t bytes_ = 0;
-  bool has_tiles_ = false;
 };
 
 std::optional<Group> FindAttention(const GraphIndex& graph, size_t last) {
   std::optional<Attention> found = MatchAttention(graph, last);
   if (!found) return std::nullopt;
   const char* type = ModuleType(found->type());
-  Group group{std::move(found->all), {{"attention", type, type}}};
-  if (const char* family = device::AttentionTilesFamily(type, found->size)) {
-    group.modules.push_back({family, type, type});
-  }
-  return group;
+  const char* family = device::AttentionTilesFamily(type, found->size);
+  return Group{std::move(found->all), {{"attention", type, type}, {family, type, type}}};
 }
 
-// Where there are tensor cores that the kernel knows: elsewhere the libraries' products are the
-// better choice, until somebody has measured.
-bool HasTiles(const FusionPlace& place) {
+// Where there are the tensor cores that the kernels know.
+bool Suits(const FusionPlace& place) noexcept {
   constexpr std::string_view kNvidia = "sm_";
-  constexpr int kOldest = 80;
   if (!place.arch.starts_with(kNvidia)) return false;
-  int capability = 0;
-  const char* end = place.arch.data() + place.arch.size();
-  std::from_chars(place.arch.data() + kNvidia.size(), end, capability);
-  return capability >= kOldest;
+  return std::atoi(place.arch.c_str() + kNvidia.size()) >= 80;
 }
 
 }  // namespace
@@ -211,7 +207,7 @@ Fusion AttentionFusion() noexcept {
   return {{.op = "Attention"},
           &FindAttention,
           +[]() -> std::unique_ptr<FusedKernel> { return std::make_unique<FusedAttention>(); },
-          &HasTiles};
+          &Suits};
 }
 
 }  // namespace tunableop

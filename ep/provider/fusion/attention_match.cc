@@ -2,17 +2,13 @@
 
 #include <algorithm>
 
+#include "provider/kernels/element.h"
+
 namespace tunableop {
 namespace {
 
 using Order = std::array<size_t, 4>;
 constexpr size_t kRank = 4;
-
-// Of floats the libraries' products are faster than sums without tensor cores.
-bool IsType(ONNXTensorElementDataType type) noexcept {
-  return type == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16 ||
-         type == ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16;
-}
 
 // The permutation of a Transpose of four dimensions.
 std::optional<Order> OrderOf(const NodeView& node) {
@@ -56,9 +52,9 @@ class Matcher {
     if (!TakeMask(scores) || !TakeScale(scores)) return false;
     if (!Is(graph_, *scores, "MatMul")) return false;
     found_.all.push_back(*scores);
-    TakeOperand(Input(*scores, 0), false, found_.q);
-    TakeOperand(Input(*scores, 1), true, found_.k);
-    TakeOperand(Input(product, 1), false, found_.v);
+    TakeOperand(Input(*scores, 0), true, found_.q);
+    TakeOperand(Input(*scores, 1), false, found_.k);
+    TakeOperand(Input(product, 1), true, found_.v);
     return Fits();
   }
 
@@ -150,9 +146,9 @@ class Matcher {
     return true;
   }
 
-  // What is transposed and scaled on its way into a product, as far as nobody else reads it. A
-  // vector must stay contiguous, `columns` excepted: those of K may be columns.
-  void TakeOperand(const ValueView& value, bool columns, Attention::Operand& operand) {
+  // What is transposed and scaled on its way into a product, as far as nobody else reads it.
+  // `vectors`: dimension 3 is a vector, which must be one in memory, too.
+  void TakeOperand(const ValueView& value, bool vectors, Attention::Operand& operand) {
     operand.value = value;
     for (;;) {
       const std::optional<size_t> node = graph_.OnlyConsumer(operand.value.name)
@@ -164,7 +160,7 @@ class Matcher {
         if (!order) return;
         Order whole{};
         for (size_t d = 0; d < kRank; ++d) whole[d] = (*order)[operand.order[d]];
-        if (!columns && whole[3] != 3) return;
+        if (vectors && whole[3] != 3) return;
         operand.order = whole;
         operand.value = Input(*node, 0);
       } else if (const std::optional<ScalarOperand> factor = FactorOf(*node);
@@ -183,11 +179,13 @@ class Matcher {
       if (operand->value.dims.size() != kRank || operand->value.type != found_.type()) return false;
     }
     found_.size = found_.q.value.dims[found_.q.order[3]];
-    if (found_.size < 1 || found_.size > device::kMostAttentionSize) return false;
+    // Without tensor cores the libraries' products are faster.
+    if (device::AttentionTilesFamily(ModuleType(found_.type()), found_.size) == nullptr)
+      return false;
+    if (found_.k.order[2] != 3) return false;
     if (found_.k.value.dims[found_.k.order[2]] != found_.size) return false;
     if (found_.v.value.dims[found_.v.order[3]] != found_.size) return false;
-    if (found_.mask && found_.mask->dims.size() > kRank) return false;
-    return IsType(found_.type());
+    return !found_.mask || found_.mask->dims.size() <= kRank;
   }
 
   const GraphIndex& graph_;

@@ -67,7 +67,7 @@ AttentionStrides StridesIn(const py::array& of) {
 }
 
 // Everything is [batch, head, token, size], the mask [batch, head, query, key]; where that is in
-// memory is up to the arrays. Returns how it was calculated: "plain", "tiles", and how many parts
+// memory is up to the arrays. Returns how it was calculated: the kernel's name, and how many parts
 // the keys had; "": not at all.
 std::string Attention(const std::string& t0, const py::array& q, const py::array& k,
                       const py::array& v, py::array& out, uint32_t blocks, const Array& mask,
@@ -106,15 +106,15 @@ std::string Attention(const std::string& t0, const py::array& q, const py::array
   if (!made) return "";
   std::vector<float> scratch(made->scratch_bytes / sizeof(float));
   if (!scratch.empty()) made->SetScratch(scratch.data());
-  const HostKernel kernel =
-      made->tiles ? KernelOf(AttentionTilesFamily(t0, shape.size), t0, t0, "attention_tiles")
-                  : KernelOf("attention", t0, t0, "attention");
+  const char* const family =
+      made->entry == AttentionEntry::kAny ? "attention" : AttentionTilesFamily(t0, shape.size);
+  const HostKernel kernel = KernelOf(family, t0, t0, NameOf(made->entry));
   RunPrepared(kernel, std::optional(made->call), blocks);
   if (!scratch.empty()) {
     RunPrepared(KernelOf("attention", t0, t0, "attention_merge"), std::optional(made->merge),
                 blocks);
   }
-  return (made->tiles ? "tiles " : "plain ") + std::to_string(made->call.args.splits);
+  return NameOf(made->entry) + std::string(" ") + std::to_string(made->call.args.splits);
 }
 
 }  // namespace
