@@ -30,4 +30,20 @@ struct RotaryArgs {
   Int64 out_strides[3];
 };
 
+// out = x * cosines + (the second half of x's row negated, then the first) * sines, with rows of
+// 2 * half numbers in all four.
+struct RotaryHalvesArgs {
+  const void* x;
+  const void* cosines;
+  const void* sines;
+  void* out;
+  Int64 half;
+  Int64 steps;  // of a half: elements, or packs where `packed` is set
+  Divisor by_steps;
+  UInt32 packed;
+  UInt32 wide;  // 2^30 steps and more
+  // From the output row's number to the element at which the rows of x, cosines and sines begin.
+  Strided<3> rows;
+};
+
 }  // namespace tunableop::device

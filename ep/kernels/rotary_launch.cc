@@ -43,4 +43,51 @@ std::optional<Prepared<RotaryArgs>> PrepareRotary(const RotaryTensors& tensors,
   return prepared;
 }
 
+std::optional<Prepared<RotaryHalvesArgs>> PrepareRotaryHalves(const RotaryHalvesTensors& tensors,
+                                                              size_t bytes) noexcept {
+  if (tensors.out_dims.empty() || tensors.out_dims.back() % 2 != 0) return std::nullopt;
+  const int64_t columns = tensors.out_dims.back();
+  const std::array<DimsView, 3> operands{tensors.x_dims, tensors.cosines_dims, tensors.sines_dims};
+  std::array<int64_t, 3> elements;  // of each operand so far
+  elements.fill(columns);
+  Merged<3> merged;
+  const size_t rank = tensors.out_dims.size();
+  for (const DimsView& dims : operands) {
+    if (dims.empty() || dims.size() > rank || dims.back() != columns) return std::nullopt;
+  }
+  for (size_t d = 1; d < rank; ++d) {
+    const int64_t dim = tensors.out_dims[rank - 1 - d];
+    std::array<int64_t, 3> strides{};
+    for (size_t n = 0; n < 3; ++n) {
+      const DimsView& dims = operands[n];
+      const int64_t own = d < dims.size() ? dims[dims.size() - 1 - d] : 1;
+      if (own != dim && own != 1) return std::nullopt;
+      strides[n] = own == 1 ? 0 : elements[n];
+      elements[n] *= own;
+    }
+    if (!merged.Add(dim, strides)) return std::nullopt;
+  }
+  const auto rows = merged.Finish();
+  if (!rows || rows->count > rows->slab) return std::nullopt;
+
+  Prepared<RotaryHalvesArgs> prepared{};
+  RotaryHalvesArgs& args = prepared.args;
+  args.x = tensors.x;
+  args.cosines = tensors.cosines;
+  args.sines = tensors.sines;
+  args.out = tensors.out;
+  args.half = columns / 2;
+  args.rows = *rows;
+  const auto pack = static_cast<int64_t>(16 / bytes);
+  const bool packs = args.half % pack == 0 && IsAligned(args.x, 16) &&
+                     IsAligned(args.cosines, 16) && IsAligned(args.sines, 16) &&
+                     IsAligned(args.out, 16);
+  args.packed = packs ? 1 : 0;
+  args.steps = packs ? args.half / pack : args.half;
+  args.by_steps = MakeDivisor(args.steps);
+  args.wide = rows->count * args.steps > int64_t{1} << 30 ? 1 : 0;
+  prepared.grid = GridFor(rows->count * args.steps);
+  return prepared;
+}
+
 }  // namespace tunableop::device

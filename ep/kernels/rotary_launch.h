@@ -1,4 +1,4 @@
-// How the kernel of rotary.h is called.
+// How the kernels of rotary.h are called.
 #pragma once
 
 #include <cstddef>
@@ -36,5 +36,21 @@ struct RotaryShape {
 // Nothing: 2^30 pairs and more, or an odd number to be rotated.
 std::optional<Prepared<RotaryArgs>> PrepareRotary(const RotaryTensors& tensors,
                                                   const RotaryShape& shape) noexcept;
+
+// All with the same last dimension, an even number; the others are broadcast to those of `out`.
+struct RotaryHalvesTensors {
+  const void* x = nullptr;
+  DimsView x_dims;
+  const void* cosines = nullptr;
+  DimsView cosines_dims;
+  const void* sines = nullptr;
+  DimsView sines_dims;
+  void* out = nullptr;
+  DimsView out_dims;
+};
+
+// `bytes`: of one element. Nothing: the shapes do not fit, or there are 2^30 rows and more.
+std::optional<Prepared<RotaryHalvesArgs>> PrepareRotaryHalves(const RotaryHalvesTensors& tensors,
+                                                              size_t bytes) noexcept;
 
 }  // namespace tunableop::device

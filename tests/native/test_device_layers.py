@@ -114,3 +114,32 @@ def test_positions_outside_give_zeros() -> None:
     assert not out[0, :2].any()
     assert list(out[0, 2, 0]) == [0, 0, 2, 2]
     assert not kernels.rotary("f32", x, out, table, table, 1, rotated=3)
+
+
+@pytest.mark.parametrize("kind", FLOATS)
+def test_rotary_with_an_angle_for_each_number(kind: str, blocks: int) -> None:
+    shapes: list[tuple[tuple[int, ...], ...]] = [
+        ((2, 3, 5, 16), (2, 1, 5, 16), (2, 1, 5, 16)),
+        ((2, 3, 5, 32), (5, 32), (1, 1, 1, 32)),
+        ((2, 3, 5, 6), (2, 3, 1, 6), (6,)),
+        ((3, 1, 2), (3, 4, 2), (1, 4, 2)),  # x is the smaller one
+        ((8,), (8,), (8,)),
+    ]
+    for x_shape, *tables in shapes:
+        x = numbers(x_shape, kind, 1)
+        cosines, sines = (numbers(shape, kind, n) for n, shape in enumerate(tables, 2))
+        left, right = np.split(x.astype(np.float64), 2, -1)
+        expected = x * cosines.astype(np.float64) + np.concatenate([-right, left], -1) * sines
+        out = storage(np.zeros(expected.shape), kind)
+        arrays = [storage(a, kind) for a in (cosines, sines)]
+        assert kernels.rotary_halves(kind, storage(x, kind), out, *arrays, blocks)
+        check(out, expected, kind, TOLERANCES[kind])
+
+
+def test_rotary_of_shapes_that_do_not_fit() -> None:
+    x = np.ones((2, 3, 4), np.float32)
+    for shape in ((3, 2), (2, 4), (4, 3, 4)):
+        table = np.ones(shape, np.float32)
+        assert not kernels.rotary_halves("f32", x, np.zeros_like(x), table, table, 1)
+    odd = np.ones((2, 3), np.float32)
+    assert not kernels.rotary_halves("f32", odd, odd.copy(), odd, odd, 1)

@@ -157,6 +157,39 @@ def test_masked(kind: str, flags: bool, blocks: int) -> None:
         check(out, softmax(x * 0.125 + added), kind, TOLERANCES[kind])
 
 
+@pytest.mark.parametrize("inverted", [False, True])
+@pytest.mark.parametrize("kind", FLOATS)
+def test_flags_that_put_a_number_in_place(kind: str, inverted: bool, blocks: int) -> None:
+    for shape, mask_shape in MASKS:
+        x = numbers(shape, kind, 1)
+        flags = numbers(mask_shape, "b", 2)
+        flags[0] = inverted  # rows in which all is hidden are even
+        out = storage(np.zeros(shape), kind)
+        for hidden in (-3.0, -65504.0):
+            given = {"mask": flags, "scale": 0.125, "hidden": hidden, "inverted": inverted}
+            assert kernels.softmax(kind, "b", storage(x, kind), out, blocks, **given)
+            z = np.where(flags != inverted, x * 0.125, hidden)
+            check(out, softmax(z), kind, TOLERANCES[kind])
+
+
+@pytest.mark.parametrize("kind", FLOATS)
+def test_softmax_in_place(kind: str) -> None:
+    for columns in [*COLUMNS, 4096]:
+        x = numbers((5, columns), kind, columns)
+        out = storage(x.copy(), kind)
+        assert kernels.softmax(kind, kind, out, out, 1)
+        check(out, softmax(x), kind, TOLERANCES[kind])
+
+
+@pytest.mark.parametrize("kind", FLOATS)
+def test_norm_in_place(kind: str) -> None:
+    for columns in [*COLUMNS, 4096]:
+        x = numbers((5, columns), kind, columns)
+        out = storage(x.copy(), kind)
+        assert kernels.layer_norm("layer_norm", kind, out, out, 1e-5, 1)
+        check(out, normalised(x, 1e-5, True)[0], kind, TOLERANCES[kind])
+
+
 @pytest.mark.parametrize("kind", FLOATS)
 def test_causal(kind: str, blocks: int) -> None:
     for queries, columns, past in ((5, 5, 0), (3, 16, 13), (40, 40, 0), (1, 9, 8), (4, 8, 0)):

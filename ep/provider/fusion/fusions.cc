@@ -5,13 +5,24 @@
 #include "provider/fusion/masked_softmax.h"
 #include "provider/fusion/norm.h"
 #include "provider/fusion/product.h"
+#include "provider/fusion/rotary.h"
 
 namespace tunableop {
 
 std::span<const Fusion> Fusions() noexcept {
   static const Fusion kFusions[] = {
-      AttentionFusion(), MaskedSoftmaxFusion(),   ProductFusion(),        ResidualNormFusion(),
-      NormChainFusion(), GatedActivationFusion(), BiasActivationFusion(), ActivationFusion(),
+      // Of attention.
+      AttentionFusion(),
+      MaskedSoftmaxFusion(),
+      RotaryFusion(),
+      // With a product.
+      ProductFusion(),
+      // Elementwise.
+      ResidualNormFusion(),
+      NormChainFusion(),
+      GatedActivationFusion(),
+      BiasActivationFusion(),
+      ActivationFusion(),
   };
   return kFusions;
 }

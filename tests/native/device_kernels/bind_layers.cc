@@ -117,6 +117,21 @@ std::string Attention(const std::string& t0, const py::array& q, const py::array
   return NameOf(made->entry) + std::string(" ") + std::to_string(made->call.args.splits);
 }
 
+bool RotaryHalves(const std::string& t0, const py::array& x, py::array& out,
+                  const py::array& cosines, const py::array& sines, uint32_t blocks) {
+  RotaryHalvesTensors tensors;
+  tensors.x = x.data();
+  tensors.x_dims = DimsOf(x);
+  tensors.cosines = cosines.data();
+  tensors.cosines_dims = DimsOf(cosines);
+  tensors.sines = sines.data();
+  tensors.sines_dims = DimsOf(sines);
+  tensors.out = out.mutable_data();
+  tensors.out_dims = DimsOf(out);
+  return RunPrepared(KernelOf("rotary", t0, t0, "rotary_halves"),
+                     PrepareRotaryHalves(tensors, BytesOf(t0)), blocks);
+}
+
 }  // namespace
 
 void BindLayers(py::module_& module) {
@@ -134,6 +149,8 @@ void BindLayers(py::module_& module) {
              py::arg("sines"), py::arg("blocks"), options, py::arg("positions") = py::none(),
              py::arg("interleaved") = false, py::arg("heads_outside") = false,
              py::arg("rotated") = 0);
+  module.def("rotary_halves", &RotaryHalves, py::arg("t0"), py::arg("x"), py::arg("out"),
+             py::arg("cosines"), py::arg("sines"), py::arg("blocks"));
 }
 
 }  // namespace tunableop::device

@@ -1,6 +1,7 @@
 // Kernels row by row.
 #include <pybind11/stl.h>
 
+#include <limits>
 #include <optional>
 
 #include "device_kernels/run.h"
@@ -43,7 +44,8 @@ bool LayerNorm(const std::string& entry, const std::string& t0, const py::array&
 }
 
 bool Softmax(const std::string& t0, const std::string& t1, const py::array& x, py::array& out,
-             uint32_t blocks, const Array& mask, float scale, bool log, bool causal, int64_t past) {
+             uint32_t blocks, const Array& mask, float scale, bool log, bool causal, int64_t past,
+             float hidden, bool inverted) {
   SoftmaxTensors tensors;
   tensors.x = x.data();
   tensors.x_dims = DimsOf(x);
@@ -55,6 +57,8 @@ bool Softmax(const std::string& t0, const std::string& t1, const py::array& x, p
   options.log = log;
   options.causal = causal;
   options.past = past;
+  options.hidden = hidden;
+  options.inverted = inverted;
   return RunPrepared(KernelOf("softmax", t0, t1, "softmax"),
                      PrepareSoftmax(tensors, options, BytesOf(t0), BytesOf(t1)), blocks);
 }
@@ -78,7 +82,9 @@ void BindRows(py::module_& module) {
       py::arg("sum") = py::none(), py::arg("mean") = py::none(), py::arg("inverse") = py::none());
   module.def("softmax", &Softmax, py::arg("t0"), py::arg("t1"), py::arg("x"), py::arg("out"),
              py::arg("blocks"), options, py::arg("mask") = py::none(), py::arg("scale") = 1.0F,
-             py::arg("log") = false, py::arg("causal") = false, py::arg("past") = 0);
+             py::arg("log") = false, py::arg("causal") = false, py::arg("past") = 0,
+             py::arg("hidden") = -std::numeric_limits<float>::infinity(),
+             py::arg("inverted") = false);
   module.def("softmax_inner", &SoftmaxInner, py::arg("t0"), py::arg("x"), py::arg("out"),
              py::arg("blocks"), py::arg("log"));
 }
