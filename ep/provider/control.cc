@@ -10,6 +10,7 @@
 #include "backends/cpu/openblas_library.h"
 #include "backends/gpu/devices.h"
 #include "gemm/status.h"
+#include "provider/fusion/fusions.h"
 #include "provider/operators.h"
 #include "provider/ort_runtime.h"
 #include "provider/selftest.h"
@@ -286,7 +287,9 @@ json OperatorTable() {
                     {"last", op.last},
                     {"types", types}});
   }
-  return {{"operators", rows}};
+  json fusions = json::array();
+  for (const Fusion& fusion : Fusions()) fusions.push_back(fusion.op.op);
+  return {{"operators", rows}, {"fusions", fusions}};
 }
 
 json SetResults(SessionState& state, const json& arguments) {

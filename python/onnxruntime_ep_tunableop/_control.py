@@ -315,6 +315,11 @@ def operators() -> list[dict[str, Any]]:
     return list(json.loads(_core.control(get_library_path(), "operators", "{}"))["operators"])
 
 
+def fusions() -> list[str]:
+    """Names of the patterns of nodes that run as one on cards, in the order in which they are looked for."""
+    return list(json.loads(_core.control(get_library_path(), "operators", "{}"))["fusions"])
+
+
 def explain(session: ort.InferenceSession) -> Explanation:
     """Per node: claimed or refused and why; per problem: which kernel and why."""
     answer = _ask(session, "explain")
