@@ -107,6 +107,23 @@ def test_scaled_and_masked_softmax() -> None:
     )
 
 
+@on_card("rocm7")
+def test_half_precision_leaves_for_fp32_inside() -> None:
+    def cast(kind: str) -> tuple[Net, dict[str, int]]:
+        net = Net(kind)
+        total = net.op("Add", scaled(net, scores(net), "Mul"), net.input(some(B, 1, S, T, seed=3)))
+        net.output(net.narrow(net.op("Softmax", net.wide(total), axis=-1)))
+        return net, {SOFTMAX: 5}
+
+    def not_back(kind: str) -> tuple[Net, dict[str, int]]:
+        net = Net(kind)
+        total = net.op("Add", scores(net), net.input(some(B, 1, S, T, seed=3)))
+        net.output(net.op("Softmax", net.wide(total), axis=-1))
+        return net, {}
+
+    check({"cast": cast, "not back": not_back}, "fp16", "bf16")
+
+
 @on_card("cuda13")
 def test_a_mask_that_gives_the_scores_other_dimensions() -> None:
     def dynamic(kind: str) -> tuple[Net, dict[str, int]]:

@@ -21,6 +21,14 @@ bool IsOverRows(const NodeView& node) {
   return axis == -1 || (rank > 0 && AxisOf(axis, rank) == rank - 1);
 }
 
+// Goes from the last of `nodes` to the one that makes its input.
+bool TakeProducer(const GraphIndex& graph, std::string_view op, std::vector<size_t>& nodes) {
+  const std::optional<size_t> maker =
+      ProducerOf(graph, graph.node(nodes.back()).inputs()[0].name, op);
+  if (maker) nodes.push_back(*maker);
+  return maker.has_value();
+}
+
 // A product, scaled or not. In the graph of a group it comes from outside.
 bool TakeScores(const GraphIndex& graph, std::string_view value, MaskedSoftmaxParts& parts) {
   const Factors factors = FactorsOf(graph, value);
@@ -154,11 +162,20 @@ std::optional<Group> FindMaskedSoftmax(const GraphIndex& graph, size_t last) {
 }  // namespace
 
 std::optional<MaskedSoftmaxParts> MatchMaskedSoftmax(const GraphIndex& graph, size_t last) {
-  if (!Is(graph, last, "Softmax") || !IsOverRows(graph.node(last))) return std::nullopt;
-  const ValueView& input = graph.node(last).inputs()[0];
+  std::vector<size_t> ends{last};
+  const bool wide = Is(graph, last, "Cast");  // fp32 inside
+  if (wide && !TakeProducer(graph, "Softmax", ends)) return std::nullopt;
+  if (!Is(graph, ends.back(), "Softmax") || !IsOverRows(graph.node(ends.back()))) {
+    return std::nullopt;
+  }
+  if (wide && (graph.node(last).InputType(0) != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT ||
+               !TakeProducer(graph, "Cast", ends))) {
+    return std::nullopt;
+  }
+  const ValueView& input = graph.node(ends.back()).inputs()[0];
   // The kernel's scale is of fp32.
   if (!IsFloating(input.type) || input.type == ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE ||
-      !graph.OnlyConsumer(input.name)) {
+      input.type != graph.node(last).OutputType(0) || !graph.OnlyConsumer(input.name)) {
     return std::nullopt;
   }
   MaskedSoftmaxParts parts;
@@ -171,7 +188,7 @@ std::optional<MaskedSoftmaxParts> MatchMaskedSoftmax(const GraphIndex& graph, si
   } else if (!TakeScores(graph, input.name, parts) || parts.members.empty()) {
     return std::nullopt;
   }
-  parts.members.push_back(last);
+  Append(parts.members, ends);
   parts.out = graph.node(last).outputs()[0].name;
   if (!Closed(graph, parts.members, {parts.out})) return std::nullopt;
   return parts;
