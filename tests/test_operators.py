@@ -162,6 +162,81 @@ def test_what_is_made_of_numbers_on_the_host_is_made_where_it_is_read() -> None:
     assert nodes[EP, "Equal"] == 0, nodes
 
 
+def one_node(
+    op: str, inputs: dict[str, np.ndarray[Any, Any]], outputs: list[str], **attributes: Any
+) -> onnx.ModelProto:
+    kinds = {name: int(helper.np_dtype_to_tensor_dtype(array.dtype)) for name, array in inputs.items()}
+    declared = [value(name, array.shape, kinds[name]) for name, array in inputs.items()]
+    node = helper.make_node(op, list(inputs), outputs, domain="com.microsoft", **attributes)
+    proto = model(graph([node], declared, [helper.make_empty_tensor_value_info(name) for name in outputs]))
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return proto
+
+
+@on_card(*BOTH)
+def test_packed_heads_are_what_they_are_apart() -> None:
+    heads, size = 3, 8
+    packed = random((2, 5, heads, 3, size), 1)
+    pairs = random((2, 7, heads, 2, size), 2)
+    parts = [packed[:, :, :, i].reshape(2, 5, -1) for i in range(3)]
+    others = [pairs[:, :, :, i].reshape(2, 7, -1) for i in range(2)]
+    for together, apart in (
+        ({"q": packed}, dict(zip("qkv", parts, strict=True))),
+        ({"q": parts[0], "k": pairs}, {"q": parts[0], "k": others[0], "v": others[1]}),
+    ):
+        proto = one_node("MultiHeadAttention", apart, ["Y"], num_heads=heads)
+        (expected,) = on_cpu(proto, apart)
+        session = card_session(one_node("MultiHeadAttention", together, ["Y"], num_heads=heads), claim="all")
+        np.testing.assert_allclose(session.run(None, together)[0], expected, rtol=1e-5, atol=1e-5)
+
+
+@on_card("rocm7")
+def test_what_a_kernel_does_not_do_is_refused_in_words() -> None:
+    settings = ort.SessionOptions()
+    settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    contrib = {"domain": "com.microsoft"}
+    heads = {"num_heads": 2, "kv_num_heads": 2} | contrib
+    cache = random((4, 2), 1)
+    x, flat, images = random((2, 3, 8), 1), random((2, 3), 2), random((1, 2, 3, 3, 3), 3)
+    lengths, total = np.array([2, 2], np.int32), np.array(3, np.int32)
+    cases: list[tuple[str, list[Any], dict[str, Any], str]] = [
+        ("Conv", [images, images], {}, "3 dimensions, and its kernel has one or two"),
+        (
+            "ScatterND",
+            [flat, ints(1).reshape(1, 1), flat[:1]],
+            {"reduction": "add"},
+            "reduction=add has no kernel",
+        ),
+        ("RotaryEmbedding", [x, ints(0), cache, cache], {"scale": 2.0} | contrib, "a scale has no kernel"),
+        ("MultiHeadAttention", [x, x, x[..., :4]], {"num_heads": 2} | contrib, "values of another size"),
+        (
+            "GroupQueryAttention",
+            [x, x, x, None, None, lengths, total],
+            {"local_window_size": 2} | heads,
+            "a local window has no kernel",
+        ),
+        (
+            "GroupQueryAttention",
+            [x, x, x, None, None, lengths, total],
+            {"softcap": 3.0} | heads,
+            "softcap has no kernel",
+        ),
+    ]
+    nodes, constants = [], {}
+    for at, (op, inputs, attributes, _) in enumerate(cases):
+        names = [f"c{at}_{i}" if array is not None else "" for i, array in enumerate(inputs)]
+        constants |= {name: array for name, array in zip(names, inputs, strict=True) if name}
+        outputs = [f"Y{at}"] if op != "GroupQueryAttention" else [f"Y{at}", f"K{at}", f"V{at}"]
+        nodes.append(helper.make_node(op, names, outputs, name=f"case{at}", **attributes))
+    results = [value(f"Y{at}", None) for at in range(len(cases))]
+    proto = model(graph(nodes, [value("X", [1])], results, constants))
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    session = card_session(proto, settings=settings, claim="all")
+    reasons = {node.name: node.reason for node in tunableop.explain(session).operators}
+    for at, (*_, words) in enumerate(cases):
+        assert words in reasons[f"case{at}"], reasons
+
+
 def coverage_table() -> str:
     """The table of docs/gpu.md, from the provider's own."""
     rows: dict[str, list[str]] = {}

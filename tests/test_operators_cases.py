@@ -531,6 +531,117 @@ def rotary() -> Iterator[Case]:
                 yield Case("RotaryEmbedding", inputs, turning | more, opset=23)
 
 
+def attention() -> Iterator[Case]:
+    """Queries of 2 batches, 3 heads (or 6 that share them), 5 tokens; 7 keys; heads of 8 numbers."""
+    b, s, t, h, d = 2, 5, 7, 3, 8
+    for dtype in FLOATS:
+        q, k, v = some((b, h, s, d), dtype, 1), some((b, h, t, d), dtype, 2), some((b, h, t, d), dtype, 3)
+        more: dict[str, Any] = {"dtype": dtype, "opset": 23, "loose": 4.0}
+        yield case("Attention", [q, k, v], **more)
+        yield case("Attention", [q, k, v], attributes={"scale": 0.2, "is_causal": 1}, **more)
+        yield case("Attention", [some((b, 2 * h, s, d), dtype, 4), k, v], **more)
+        flat: list[Array | None] = [
+            some((b, s, 2 * h * d), dtype, 1),
+            some((b, t, h * d), dtype, 2),
+            some((b, t, h * d), dtype, 3),
+        ]
+        heads = {"q_num_heads": 2 * h, "kv_num_heads": h}
+        yield case("Attention", flat, attributes=heads, **more)
+        for shape in ((s, t), (1, s, t), (b, 1, s, t), (b, h, s, t)):
+            yield case("Attention", [q, k, v, some(shape, dtype, 5)], **more)
+        seen = np.ones((b, 1, s, t), np.bool_)
+        seen[1, :, :, 4:] = False
+        yield case("Attention", [q, k, v, seen], **more)
+        yield case("Attention", [q, k, v, seen[1, 0]], **more)
+        past: list[Array | None] = [some((b, h, 4, d), dtype, 6), some((b, h, 4, d), dtype, 7)]
+        fresh: list[Array | None] = [q, k[:, :, :s].copy(), v[:, :, :s].copy()]
+        yield case("Attention", [*fresh, None, *past], outputs=3, **more)
+        yield case("Attention", [*fresh, some((s, s + 4), dtype, 5), *past], outputs=3, **more)
+        yield case("Attention", fresh, outputs=3, **more)
+    wide: list[Array | None] = [some((1, 2, 9, 64), F16, n) for n in range(3)]
+    yield Case("Attention", wide, {"is_causal": 1}, opset=23, loose=4.0)
+    long: list[Array | None] = [some((1, 1, n, 32), F32, n) for n in (1, 700, 700)]
+    yield Case("Attention", long, opset=23, loose=4.0)
+
+
+def multi_head() -> Iterator[Case]:
+    b, s, t, h, d = 2, 5, 7, 3, 8
+    for dtype in (F32, F16):
+        q, k, v = some((b, s, h * d), dtype, 1), some((b, t, h * d), dtype, 2), some((b, t, h * d), dtype, 3)
+        k0, v0 = some((b, s, h * d), dtype, 2), some((b, s, h * d), dtype, 3)
+        past_k, past_v = some((b, h, 4, d), dtype, 10), some((b, h, 4, d), dtype, 11)
+        bias = some((3 * h * d,), dtype, 4)
+        there = np.array([[1] * t, [1] * 4 + [0] * (t - 4)], I32)
+        further = np.array([[1] * 9, [0] * 3 + [1] * 6], I32)
+        every: list[tuple[list[Array | None], dict[str, Any], int]] = [
+            ([q, k, v], {}, 1),
+            ([q, k, v], {"scale": 0.3}, 1),
+            ([q, k, v, bias], {}, 1),
+            ([q, some((b, h, t, d), dtype, 5), some((b, h, t, d), dtype, 6)], {}, 1),
+            ([q, k, v, None, there], {}, 1),
+            ([q, k0, v0], {"unidirectional": 1}, 1),
+            ([q, k0, v0], {}, 3),
+            ([q, k0, v0, None, None, None, past_k, past_v], {}, 3),
+            ([q, k0, v0, None, further, None, past_k, past_v], {}, 3),
+            (
+                [q, k0, v0, bias, None, some((1, 1, s, s + 4), dtype, 12), past_k, past_v],
+                {"unidirectional": 1},
+                3,
+            ),
+        ]
+        for shape in ((1, 1, s, t), (b, 1, s, t), (1, h, s, t), (b, h, s, t)):
+            every.append(([q, k, v, None, None, some(shape, dtype, 9)], {}, 1))
+        for inputs, attributes, outputs in every:
+            yield Case(
+                "MultiHeadAttention",
+                inputs,
+                {"num_heads": h} | attributes,
+                domain=CONTRIB,
+                outputs=outputs,
+                loose=4.0,
+            )
+
+
+def grouped() -> Iterator[Case]:
+    h, kv, d = 6, 2, 16
+    angles = np.random.default_rng(3).uniform(-3, 3, (20, d // 2))
+    for dtype, rotary in itertools.product((F32, F16), (0, 1, 2)):
+        attributes: dict[str, Any] = {"num_heads": h, "kv_num_heads": kv}
+        tables: list[Array | None] = []
+        if rotary:
+            attributes |= {"do_rotary": 1, "rotary_interleaved": rotary - 1}
+            tables = [np.cos(angles).astype(dtype), np.sin(angles).astype(dtype)]
+        # tokens, room for the past, tokens of each batch with these
+        for s, room, lengths in (
+            (5, 0, (5, 5)),
+            (5, 0, (5, 3)),
+            (5, 12, (5, 4)),
+            (1, 7, (8, 8)),
+            (1, 7, (8, 5)),
+            (1, 12, (9, 4)),
+            (3, 12, (9,)),
+        ):
+            b = len(lengths)
+            q, k, v = (some((b, s, n * d), dtype, i) for i, n in enumerate((h, kv, kv)))
+            past: list[Array | None] = [None, None]
+            if room:
+                before = [some((b, kv, room, d), dtype, 7 + i) for i in range(2)]
+                for one, (at, length) in itertools.product(before, enumerate(lengths)):
+                    one[at, :, max(length - s, 0) :] = 0  # not there yet
+                past = [*before]
+            rest = [*past, np.array(lengths, I32) - 1, np.array(max(lengths), I32), *tables]
+            scale = {"scale": 0.3} if s == 3 else {}
+            for inputs in ([q, k, v], [np.concatenate([q, k, v], axis=2), None, None]):
+                yield Case(
+                    "GroupQueryAttention",
+                    [*inputs, *rest],
+                    attributes | scale,
+                    domain=CONTRIB,
+                    outputs=3,
+                    loose=4.0,
+                )
+
+
 EVERY = (
     views,
     binary,
@@ -547,6 +658,9 @@ EVERY = (
     scatter,
     conv,
     rotary,
+    attention,
+    multi_head,
+    grouped,
 )
 FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {family.__name__: family for family in EVERY}
 

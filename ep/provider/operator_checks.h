@@ -21,6 +21,11 @@ std::optional<std::string> CastsToOthers(const NodeView& node);
 // dimensions as they are; or statistics are asked for that the kernel does not give.
 std::optional<std::string> NotOneRowOfScales(const NodeView& node);
 
+// Of the operators of attention: what they ask for beside what their kernel does.
+std::optional<std::string> AttentionOfOthers(const NodeView& node);
+std::optional<std::string> GroupedOfOthers(const NodeView& node);
+std::optional<std::string> MultiHeadOfOthers(const NodeView& node);
+
 // Of RotaryEmbedding, of both domains.
 std::optional<std::string> RotaryOfOthers(const NodeView& node);
 // Of Conv: other than one or two dimensions; pads below zero.

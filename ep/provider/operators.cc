@@ -18,6 +18,7 @@ constexpr TypeSet Types(std::initializer_list<ONNXTensorElementDataType> types) 
 
 constexpr TypeSet kHalf =
     Types({ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16, ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16});
+constexpr TypeSet kSingle = kHalf | Types({ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT});
 constexpr TypeSet kFloating =
     kHalf | Types({ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE});
 constexpr TypeSet kWhole =
@@ -44,6 +45,7 @@ constexpr uint32_t kInput1 = 1U << 1U;
 constexpr uint32_t kInput2 = 1U << 2U;
 constexpr uint32_t kInput3 = 1U << 3U;
 constexpr uint32_t kInput4 = 1U << 4U;
+constexpr uint32_t kInput6 = 1U << 6U;
 constexpr uint32_t kOutput0 = 1U << 0U;
 
 constexpr const char* kContrib = "com.microsoft";
@@ -137,6 +139,11 @@ constexpr auto kTable = std::to_array<Operator>({
         {.domain = kContrib, .why_not = &SecondTypeDiffers}),
     Row("Softmax", 1, 13, &CreateSoftmax, kFloating),
     // Of transformers.
+    Row("Attention", 23, 24, &CreateAttention, kSingle, {.why_not = &AttentionOfOthers}),
+    Row("GroupQueryAttention", 1, 1, &CreateGrouped, kSingle,
+        {.domain = kContrib, .why_not = &GroupedOfOthers, .host_inputs = kInput6}),
+    Row("MultiHeadAttention", 1, 1, &CreateMultiHead, kSingle,
+        {.domain = kContrib, .why_not = &MultiHeadOfOthers}),
     Row("RotaryEmbedding", 23, 23, &CreateRotary, kFloating, {.why_not = &RotaryOfOthers}),
     Row("RotaryEmbedding", 1, 1, &CreateRotary, kFloating,
         {.domain = kContrib, .why_not = &RotaryOfOthers}),

@@ -149,6 +149,24 @@ ONNXTensorElementDataType OpInfo::OutputType(size_t output) const noexcept {
   return TypeOf(type);
 }
 
+std::vector<int64_t> OpInfo::InputDims(size_t input) const {
+  OrtTypeInfo* type = nullptr;
+  if (input >= inputs() ||
+      !FromOrt(Ort().api->KernelInfo_GetInputTypeInfo(info_, input, &type)).ok()) {
+    return {};
+  }
+  const OwnedTypeInfo owned(type);
+  const OrtTensorTypeAndShapeInfo* tensor = nullptr;
+  size_t rank = 0;
+  if (!FromOrt(Ort().api->CastTypeInfoToTensorInfo(type, &tensor)).ok() || tensor == nullptr ||
+      !FromOrt(Ort().api->GetDimensionsCount(tensor, &rank)).ok()) {
+    return {};
+  }
+  std::vector<int64_t> dims(rank);
+  if (rank > 0 && !FromOrt(Ort().api->GetDimensions(tensor, dims.data(), rank)).ok()) return {};
+  return dims;
+}
+
 size_t OpInfo::inputs() const noexcept {
   size_t count = 0;
   static_cast<void>(FromOrt(Ort().api->KernelInfo_GetInputCount(info_, &count)));
@@ -158,6 +176,12 @@ size_t OpInfo::inputs() const noexcept {
 size_t OpInfo::outputs() const noexcept {
   size_t count = 0;
   static_cast<void>(FromOrt(Ort().api->KernelInfo_GetOutputCount(info_, &count)));
+  return count;
+}
+
+size_t OpContext::outputs() const noexcept {
+  size_t count = 0;
+  static_cast<void>(FromOrt(Ort().api->KernelContext_GetOutputCount(context_, &count)));
   return count;
 }
 

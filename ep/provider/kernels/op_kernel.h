@@ -57,6 +57,8 @@ class OpInfo {
   Status Element(const char* name, ONNXTensorElementDataType type, uint64_t* bits) const;
   ONNXTensorElementDataType InputType(size_t input) const noexcept;
   ONNXTensorElementDataType OutputType(size_t output) const noexcept;
+  // -1: not known; empty: a scalar, absent, or not even known how many.
+  std::vector<int64_t> InputDims(size_t input) const;
   size_t inputs() const noexcept;
   size_t outputs() const noexcept;
 
@@ -73,6 +75,7 @@ class OpContext {
       : context_(context), gpu_(gpu), queue_(queue), op_(op) {}
 
   size_t inputs() const noexcept;  // absent ones in between are counted
+  size_t outputs() const noexcept;
   Result<DeviceTensor> Input(size_t index) const;
   // Asks ONNX Runtime for the output with these dimensions. Absent: nobody wants it.
   Result<DeviceTensor> Output(size_t index, std::span<const int64_t> dims) const;

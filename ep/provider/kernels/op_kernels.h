@@ -6,6 +6,8 @@
 
 namespace tunableop {
 
+// kernels/attention.cc
+OrtStatus* CreateAttention(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/binary.cc
 OrtStatus* CreateBinary(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/cast.cc
@@ -17,10 +19,14 @@ OrtStatus* CreateGather(void* state, const OrtKernelInfo* info, OrtKernelImpl** 
 OrtStatus* CreateGatherElements(void* state, const OrtKernelInfo* info,
                                 OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateGatherNd(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/grouped.cc
+OrtStatus* CreateGrouped(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/make.cc
 OrtStatus* CreateConstantOfShape(void* state, const OrtKernelInfo* info,
                                  OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateRange(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/multi_head.cc
+OrtStatus* CreateMultiHead(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/norm.cc
 OrtStatus* CreateNorm(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/parts.cc

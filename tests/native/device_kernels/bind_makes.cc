@@ -1,8 +1,12 @@
-// Kernels that write what no input holds, and those that write where indices say.
+// Kernels that write what no input holds, where indices say, or behind what is kept.
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <optional>
 
 #include "device_kernels/run.h"
 #include "kernels/fill_launch.h"
+#include "kernels/kv_cache_launch.h"
 #include "kernels/range_launch.h"
 #include "kernels/scatter_launch.h"
 
@@ -10,7 +14,43 @@ namespace py = pybind11;
 
 namespace tunableop::device {
 
+namespace {
+
+// `past` and `out`: [batch, heads, tokens, size]; `fresh`: [batch, tokens, heads, size].
+bool Append(const std::string& t0, const std::optional<py::array>& past, const py::array& fresh,
+            const std::optional<py::array>& lengths, int64_t kept, py::array& out,
+            uint32_t blocks) {
+  KvAppend append;
+  append.past = past ? past->data() : nullptr;
+  append.fresh = fresh.data();
+  append.present = out.mutable_data();
+  append.lengths = lengths ? static_cast<const int32_t*>(lengths->data()) : nullptr;
+  append.kept = kept;
+  append.batches = out.shape(0);
+  append.heads = out.shape(1);
+  append.past_tokens = past ? past->shape(2) : 0;
+  append.fresh_tokens = fresh.shape(1);
+  append.tokens = out.shape(2);
+  append.size = out.shape(3);
+  append.fresh_head = append.size;
+  append.fresh_token = append.heads * append.size;
+  append.fresh_batch = append.fresh_tokens * append.fresh_token;
+  return RunPrepared(KernelOf("kv_cache", t0, t0, "kv_append"),
+                     PrepareKvAppend(append, BytesOf(t0)), blocks);
+}
+
+}  // namespace
+
 void BindMakes(py::module_& module) {
+  module.def("kv_append", &Append);
+  module.def("kv_positions", [](const py::array& lengths, int64_t more, bool from_start,
+                                py::array& out, uint32_t blocks) {
+    RunPrepared<KvPositionsArgs>(
+        KernelOf("kv_cache", "w4", "w4", "kv_positions"),
+        PrepareKvPositions(static_cast<const int32_t*>(lengths.data()), more, out.shape(0),
+                           out.shape(1), from_start, static_cast<int64_t*>(out.mutable_data())),
+        blocks);
+  });
   module.def("fill", [](const std::string& t0, py::array& out, uint64_t bits, uint32_t blocks) {
     RunPrepared<FillArgs>(KernelOf("fill", t0, t0, "fill"),
                           PrepareFill(out.mutable_data(), out.size(), bits), blocks);

@@ -1,0 +1,159 @@
+#include "provider/kernels/attention_kernel.h"
+
+#include <utility>
+
+#include "provider/kernels/element.h"
+#include "provider/kernels/kernel.h"
+
+namespace tunableop {
+
+std::optional<Vectors> JoinedHeads(const DeviceTensor& tensor, int64_t heads) {
+  if (tensor.dims.size() != 3 || heads < 1 || tensor.dims[2] % heads != 0) return std::nullopt;
+  Vectors made;
+  made.data = tensor.data;
+  made.batches = tensor.dims[0];
+  made.tokens = tensor.dims[1];
+  made.heads = heads;
+  made.size = tensor.dims[2] / heads;
+  made.at = device::StridesOf(made.tokens, heads, made.size, /*heads_outside=*/false);
+  return made;
+}
+
+std::optional<Vectors> SeparateHeads(const DeviceTensor& tensor) {
+  if (tensor.dims.size() != 4) return std::nullopt;
+  Vectors made;
+  made.data = tensor.data;
+  made.batches = tensor.dims[0];
+  made.heads = tensor.dims[1];
+  made.tokens = tensor.dims[2];
+  made.size = tensor.dims[3];
+  made.at = device::StridesOf(made.tokens, made.heads, made.size, /*heads_outside=*/true);
+  return made;
+}
+
+Status AttentionKernel::FindKernels(const OpInfo& info, int64_t size) {
+  const ONNXTensorElementDataType type = info.InputType(0);
+  type_ = ModuleType(type);
+  bytes_ = ElementBytes(type);
+  const char* const width = WidthType(type);
+  TUNABLEOP_RETURN_IF_ERROR(Find("attention", type_, type_, "attention", &plain_));
+  TUNABLEOP_RETURN_IF_ERROR(Find("attention", type_, type_, "attention_merge", &merge_));
+  if (const char* family = device::AttentionTilesFamily(type_, size)) {
+    TUNABLEOP_RETURN_IF_ERROR(Find(family, type_, type_, "attention_tiles", &tiles_));
+    has_tiles_ = true;
+  }
+  TUNABLEOP_RETURN_IF_ERROR(Find("kv_cache", width, width, "kv_positions", &positions_));
+  return Find("kv_cache", width, width, "kv_append", &append_);
+}
+
+Status AttentionKernel::Take(const OpContext& context, size_t bytes, Scratch& scratch) const {
+  scratch = Scratch(*gpu().memory(), bytes, context.stream());
+  return scratch.data() != nullptr ? Status::Ok() : NoMemory(gpu());
+}
+
+Status AttentionKernel::Attend(const OpContext& context, const device::AttentionTensors& tensors,
+                               const device::AttentionShape& shape) const {
+  if (shape.keys == 0) {
+    const int64_t vectors = shape.batches * shape.heads * shape.queries;
+    return context.device().Fill(tensors.out, 0, static_cast<size_t>(vectors * shape.size) * bytes_,
+                                 context.stream());
+  }
+  std::optional<device::AttentionCall> call =
+      device::PrepareAttention(tensors, shape, type_, {.tiles = has_tiles_, .scratch = true});
+  if (!call) {
+    return context.Error(StatusCode::kNotSupported,
+                         "vectors of more than " + std::to_string(device::kMostAttentionSize) +
+                             " numbers, or 2^30 of them, have no kernel");
+  }
+  Scratch scratch;
+  if (call->scratch_bytes > 0) {
+    TUNABLEOP_RETURN_IF_ERROR(Take(context, call->scratch_bytes, scratch));
+    call->SetScratch(scratch.data());
+  }
+  TUNABLEOP_RETURN_IF_ERROR(context.Launch(call->tiles ? tiles_ : plain_, call->call));
+  return scratch.data() != nullptr ? context.Launch(merge_, call->merge) : Status::Ok();
+}
+
+Status AttentionKernel::Append(const OpContext& context, const DeviceTensor& past,
+                               const Vectors& fresh, size_t output, Scratch& kept,
+                               Vectors& present) const {
+  const int64_t before = past.present() && past.dims.size() == 4 ? past.dims[2] : 0;
+  const std::array<int64_t, 4> dims{fresh.batches, fresh.heads, before + fresh.tokens, fresh.size};
+  if (past.present() && (past.dims.size() != 4 || past.dims[0] != dims[0] ||
+                         past.dims[1] != dims[1] || past.dims[3] != dims[3])) {
+    return context.TooManyDims({past.dims, dims});
+  }
+  DeviceTensor whole;
+  if (output < context.outputs()) {
+    Result<DeviceTensor> asked = context.Output(output, dims);
+    if (!asked.ok()) return asked.TakeStatus();
+    whole = asked.value();
+  }
+  if (!whole.present() && before == 0) {  // it is all there already
+    present = fresh;
+    return Status::Ok();
+  }
+  const int64_t elements = dims[0] * dims[1] * dims[2] * dims[3];
+  void* memory = whole.data;
+  if (!whole.present() && elements > 0) {
+    TUNABLEOP_RETURN_IF_ERROR(Take(context, static_cast<size_t>(elements) * bytes_, kept));
+    memory = kept.data();
+  }
+  device::KvAppend append;
+  append.past = before > 0 ? past.data : nullptr;
+  append.fresh = fresh.data;
+  append.present = memory;
+  append.kept = append.past_tokens = before;
+  append.batches = dims[0];
+  append.heads = dims[1];
+  append.fresh_tokens = fresh.tokens;
+  append.tokens = dims[2];
+  append.size = dims[3];
+  append.fresh_batch = fresh.at.batch;
+  append.fresh_token = fresh.at.token;
+  append.fresh_head = fresh.at.head;
+  if (elements > 0) TUNABLEOP_RETURN_IF_ERROR(Append(context, append));
+  present = fresh;
+  present.data = memory;
+  present.tokens = dims[2];
+  present.at = device::StridesOf(dims[2], dims[1], dims[3], /*heads_outside=*/true);
+  return Status::Ok();
+}
+
+Status AttentionKernel::Append(const OpContext& context, const device::KvAppend& append) const {
+  const auto call = device::PrepareKvAppend(append, bytes_);
+  if (!call) {
+    return context.Error(StatusCode::kNotSupported, "a past of 2^30 vectors has no kernel");
+  }
+  return context.Launch(append_, *call);
+}
+
+bool AttentionKernel::Fit(const Vectors& q, const Vectors& k, const Vectors& v) noexcept {
+  return q.batches == k.batches && k.batches == v.batches && k.tokens == v.tokens &&
+         k.heads == v.heads && k.heads > 0 && q.heads % k.heads == 0 && q.size == k.size &&
+         k.size == v.size;
+}
+
+bool AttentionKernel::MaskOf(const DeviceTensor& mask, const device::AttentionShape& shape,
+                             device::AttentionTensors& tensors) {
+  constexpr size_t kRank = 4;
+  if (mask.dims.size() > kRank) return false;
+  const std::array<int64_t, kRank> full{shape.batches, shape.heads, shape.queries, shape.keys};
+  std::array<int64_t, kRank> strides{};
+  int64_t stride = 1;
+  for (size_t i = 0; i < mask.dims.size(); ++i) {
+    const size_t at = kRank - 1 - i;
+    const int64_t dim = mask.dims[mask.dims.size() - 1 - i];
+    if (dim != 1 && dim != full[at]) return false;
+    strides[at] = dim == 1 ? 0 : stride;
+    stride *= dim;
+  }
+  tensors.mask = {mask.data, {strides[0], strides[2], strides[1]}};
+  tensors.mask_step = strides[3];
+  tensors.mask_is = mask.type == ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL
+                        ? device::AttentionMask::kKeepsTrue
+                        : device::AttentionMask::kAdded;
+  return true;
+}
+
+}  // namespace tunableop

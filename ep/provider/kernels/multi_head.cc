@@ -1,0 +1,186 @@
+// MultiHeadAttention of com.microsoft.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "kernels/binary_launch.h"
+#include "kernels/cast_launch.h"
+#include "provider/kernels/attention_kernel.h"
+#include "provider/kernels/element.h"
+#include "provider/kernels/op_kernels.h"
+
+namespace tunableop {
+namespace {
+
+enum Inputs : uint8_t { kQuery, kKey, kValue, kBias, kPadding, kAdded, kPastKey, kPastValue, kAll };
+
+class MultiHead final : public AttentionKernel {
+ public:
+  Status Init(const OpInfo& info) override {
+    heads_ = info.Int("num_heads", 0);
+    scale_ = info.Float("scale", 0.0F);
+    causal_ = info.Int("unidirectional", 0) != 0;
+    const std::vector<int64_t> q = info.InputDims(kQuery);
+    const int64_t whole = q.empty() ? 0 : q.back();
+    if (info.InputType(kBias) != ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED) {
+      const char* const type = ModuleType(info.InputType(kQuery));
+      TUNABLEOP_RETURN_IF_ERROR(Find("binary", type, type, "binary_add", &add_));
+    }
+    if (info.InputType(kPadding) != ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED) {
+      TUNABLEOP_RETURN_IF_ERROR(Find("cast", "i32", "b", "cast", &flags_));
+    }
+    return FindKernels(info, q.size() == 5 || heads_ == 0 ? whole : whole / heads_);
+  }
+
+  Status Compute(OpContext& context) const override {
+    std::array<DeviceTensor, kAll> inputs;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      Result<DeviceTensor> input = context.Input(i);
+      if (!input.ok()) return input.TakeStatus();
+      inputs[i] = input.value();
+    }
+    std::array<Scratch, 3> sums;
+    std::array<Vectors, 3> qkv;
+    TUNABLEOP_RETURN_IF_ERROR(Read(context, inputs, sums, qkv));
+    const Vectors& q = qkv[0];
+    Scratch kept_keys;
+    Scratch kept_values;
+    Vectors keys;
+    Vectors values;
+    TUNABLEOP_RETURN_IF_ERROR(Append(context, inputs[kPastKey], qkv[1], 1, kept_keys, keys));
+    TUNABLEOP_RETURN_IF_ERROR(Append(context, inputs[kPastValue], qkv[2], 2, kept_values, values));
+    const std::array<int64_t, 3> dims{q.batches, q.tokens, q.heads * q.size};
+    Result<DeviceTensor> output = context.Output(0, dims);
+    if (!output.ok()) return output.TakeStatus();
+    if (output.value().elements() == 0) return Status::Ok();
+
+    device::AttentionShape shape;
+    shape.batches = q.batches;
+    shape.heads = shape.kv_heads = q.heads;
+    shape.queries = q.tokens;
+    shape.keys = keys.tokens;
+    shape.size = q.size;
+    shape.scale = scale_ != 0.0F ? scale_ : 1.0F / std::sqrt(static_cast<float>(q.size));
+    shape.causal = causal_;
+    shape.past = keys.tokens - q.tokens;
+    device::AttentionTensors tensors;
+    tensors.q = TensorOf(q);
+    tensors.k = TensorOf(keys);
+    tensors.v = TensorOf(values);
+    tensors.out = output.value().data;
+    tensors.out_at = device::StridesOf(q.tokens, q.heads, q.size, /*heads_outside=*/false);
+    if (inputs[kAdded].present() && !MaskOf(inputs[kAdded], shape, tensors)) {
+      return context.TooManyDims({inputs[kQuery].dims, inputs[kAdded].dims});
+    }
+    Scratch kept_flags;
+    TUNABLEOP_RETURN_IF_ERROR(ReadPadding(context, inputs[kPadding], shape, kept_flags, tensors));
+    return Attend(context, tensors, shape);
+  }
+
+ private:
+  // Queries, keys and values in any of the forms that the operator knows, with their biases.
+  Status Read(const OpContext& context, const std::array<DeviceTensor, kAll>& inputs,
+              std::array<Scratch, 3>& sums, std::array<Vectors, 3>& qkv) const {
+    const DeviceTensor& query = inputs[kQuery];
+    const DeviceTensor& key = inputs[kKey];
+    std::array<std::optional<Vectors>, 3> read;
+    if (query.dims.size() == 5) {
+      for (size_t i = 0; i < 3; ++i) read[i] = Packed(query, i, 3);
+    } else {
+      read[0] = JoinedHeads(query, heads_);
+      for (size_t i = 1; i < 3; ++i) {
+        const DeviceTensor& own = inputs[i];
+        read[i] = key.dims.size() == 5   ? Packed(key, i - 1, 2)
+                  : own.dims.size() == 4 ? SeparateHeads(own)
+                                         : JoinedHeads(own, heads_);
+      }
+    }
+    if (!read[0] || !read[1] || !read[2] || !Fit(*read[0], *read[1], *read[2]) ||
+        read[0]->heads != read[1]->heads) {
+      return context.TooManyDims({query.dims, key.dims, inputs[kValue].dims});
+    }
+    for (size_t i = 0; i < 3; ++i) qkv[i] = *read[i];
+    if (!inputs[kBias].present()) return Status::Ok();
+    const int64_t width = heads_ * qkv[0].size;
+    for (size_t i = 0; i < 3; ++i) {
+      if (inputs[i].dims.size() != 3 || inputs[kBias].elements() != 3 * width) {
+        return context.Error(StatusCode::kNotSupported,
+                             "a bias of packed heads, or of other sizes, has no kernel");
+      }
+      TUNABLEOP_RETURN_IF_ERROR(
+          Take(context, static_cast<size_t>(inputs[i].elements()) * bytes(), sums[i]));
+      const auto* const bias = static_cast<const std::byte*>(inputs[kBias].data) +
+                               static_cast<int64_t>(i * bytes()) * width;
+      const std::array<int64_t, 1> row{width};
+      if (inputs[i].elements() > 0) {
+        const auto call = device::PrepareBinary(inputs[i].data, inputs[i].dims, bias, row,
+                                                sums[i].data(), bytes(), bytes());
+        if (!call) return context.TooManyDims({inputs[i].dims, row});
+        TUNABLEOP_RETURN_IF_ERROR(context.Launch(add_, *call));
+      }
+      qkv[i].data = sums[i].data();
+    }
+    return Status::Ok();
+  }
+
+  // The `part`-th of [batch, token, heads, parts, size].
+  std::optional<Vectors> Packed(const DeviceTensor& tensor, size_t part, int64_t parts) const {
+    if (tensor.dims[3] != parts || tensor.dims[2] != heads_) return std::nullopt;
+    Vectors made;
+    made.batches = tensor.dims[0];
+    made.tokens = tensor.dims[1];
+    made.heads = heads_;
+    made.size = tensor.dims[4];
+    made.data = static_cast<const std::byte*>(tensor.data) +
+                static_cast<int64_t>(part * bytes()) * made.size;
+    made.at.head = parts * made.size;
+    made.at.token = heads_ * made.at.head;
+    made.at.batch = made.tokens * made.at.token;
+    return made;
+  }
+
+  // How many keys each batch has, or a flag for each key.
+  Status ReadPadding(const OpContext& context, const DeviceTensor& padding,
+                     const device::AttentionShape& shape, Scratch& kept_flags,
+                     device::AttentionTensors& tensors) const {
+    if (!padding.present()) return Status::Ok();
+    if (padding.dims.size() == 1 && padding.dims[0] == shape.batches) {
+      tensors.lengths = static_cast<const int32_t*>(padding.data);
+      return Status::Ok();
+    }
+    if (padding.dims.size() != 2 || padding.dims[0] != shape.batches ||
+        padding.dims[1] != shape.keys) {
+      return context.Error(StatusCode::kNotSupported,
+                           "a key_padding_mask that is neither "
+                           "[batch] nor [batch, keys] has no kernel");
+    }
+    if (padding.elements() == 0) return Status::Ok();
+    TUNABLEOP_RETURN_IF_ERROR(Take(context, static_cast<size_t>(padding.elements()), kept_flags));
+    TUNABLEOP_RETURN_IF_ERROR(context.Launch(
+        flags_, device::PrepareCast(padding.data, kept_flags.data(), padding.elements(), 4, 1)));
+    tensors.mask = {kept_flags.data(), {shape.keys, 0, 0}};
+    tensors.mask_step = 1;
+    tensors.mask_is = device::AttentionMask::kKeepsTrue;
+    tensors.fill = kLowest;
+    return Status::Ok();
+  }
+
+  // Of a padded key; finite, so that a batch of padding alone has no NaN.
+  static constexpr float kLowest = -1e30F;
+
+  DeviceFunction add_;
+  DeviceFunction flags_;
+  int64_t heads_ = 0;
+  float scale_ = 0.0F;
+  bool causal_ = false;
+};
+
+}  // namespace
+
+OrtStatus* CreateMultiHead(void* state, const OrtKernelInfo* info,
+                           OrtKernelImpl** kernel) noexcept {
+  return CreateOpKernel<MultiHead>(state, info, kernel);
+}
+
+}  // namespace tunableop
