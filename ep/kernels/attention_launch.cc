@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 
 namespace tunableop::device {
 namespace {
@@ -122,6 +123,15 @@ AttentionStrides StridesOf(int64_t tokens, int64_t heads, int64_t size,
   strides.token = heads_outside ? size : heads * size;
   strides.head = heads_outside ? tokens * size : size;
   return strides;
+}
+
+bool AttentionTilesRunOn(std::string_view arch) noexcept {
+  constexpr std::string_view kNvidia = "sm_";
+  constexpr int kOldest = 80;
+  if (!arch.starts_with(kNvidia)) return false;
+  int capability = 0;
+  std::from_chars(arch.data() + kNvidia.size(), arch.data() + arch.size(), capability);
+  return capability >= kOldest;
 }
 
 const char* NameOf(AttentionEntry entry) noexcept {

@@ -54,6 +54,9 @@ AttentionStrides StridesOf(int64_t tokens, int64_t heads, int64_t size,
 // "attention_64". Null: there is none; "attention" has one for all.
 const char* AttentionTilesFamily(std::string_view type, int64_t size) noexcept;
 
+// Whether a card has the tensor cores that these families are for: "sm_80" and newer.
+bool AttentionTilesRunOn(std::string_view arch) noexcept;
+
 enum class AttentionEntry : uint8_t { kAny, kRows, kKeys };
 // "attention", "attention_rows", "attention_keys".
 const char* NameOf(AttentionEntry entry) noexcept;

@@ -1,7 +1,6 @@
 #include "provider/fusion/attention.h"
 
 #include <array>
-#include <cstdlib>
 #include <string>
 
 #include "provider/fusion/attention_match.h"
@@ -194,12 +193,7 @@ std::optional<Group> FindAttention(const GraphIndex& graph, size_t last) {
   return Group{std::move(found->all), {{"attention", type, type}, {family, type, type}}};
 }
 
-// Where there are the tensor cores that the kernels know.
-bool Suits(const FusionPlace& place) noexcept {
-  constexpr std::string_view kNvidia = "sm_";
-  if (!place.arch.starts_with(kNvidia)) return false;
-  return std::atoi(place.arch.c_str() + kNvidia.size()) >= 80;
-}
+bool Suits(const FusionPlace& place) noexcept { return device::AttentionTilesRunOn(place.arch); }
 
 }  // namespace
 

@@ -38,8 +38,10 @@ Status AttentionKernel::FindKernels(const OpInfo& info, int64_t size) {
   const char* const width = WidthType(type);
   TUNABLEOP_RETURN_IF_ERROR(Find("attention", type_, type_, "attention", &plain_));
   TUNABLEOP_RETURN_IF_ERROR(Find("attention", type_, type_, "attention_merge", &merge_));
-  if (const char* family = device::AttentionTilesFamily(type_, size)) {
-    TUNABLEOP_RETURN_IF_ERROR(Find(family, type_, type_, "attention_tiles", &tiles_));
+  const char* family = device::AttentionTilesFamily(type_, size);
+  if (family != nullptr && device::AttentionTilesRunOn(gpu().device().info().arch)) {
+    TUNABLEOP_RETURN_IF_ERROR(Find(family, type_, type_, "attention_rows", &rows_));
+    TUNABLEOP_RETURN_IF_ERROR(Find(family, type_, type_, "attention_keys", &keys_));
     has_tiles_ = true;
   }
   TUNABLEOP_RETURN_IF_ERROR(Find("kv_cache", width, width, "kv_positions", &positions_));
@@ -70,7 +72,10 @@ Status AttentionKernel::Attend(const OpContext& context, const device::Attention
     TUNABLEOP_RETURN_IF_ERROR(Take(context, call->scratch_bytes, scratch));
     call->SetScratch(scratch.data());
   }
-  TUNABLEOP_RETURN_IF_ERROR(context.Launch(call->tiles ? tiles_ : plain_, call->call));
+  const DeviceFunction& function = call->entry == device::AttentionEntry::kAny    ? plain_
+                                   : call->entry == device::AttentionEntry::kRows ? rows_
+                                                                                  : keys_;
+  TUNABLEOP_RETURN_IF_ERROR(context.Launch(function, call->call));
   return scratch.data() != nullptr ? context.Launch(merge_, call->merge) : Status::Ok();
 }
 

@@ -67,7 +67,8 @@ class AttentionKernel : public OpKernel {
 
  private:
   DeviceFunction plain_;
-  DeviceFunction tiles_;
+  DeviceFunction rows_;  // on tensor cores
+  DeviceFunction keys_;
   DeviceFunction merge_;
   DeviceFunction append_;
   DeviceFunction positions_;
