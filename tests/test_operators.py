@@ -274,3 +274,22 @@ def test_a_range_over_all_of_int64() -> None:
     feeds = dict(zip(names, (np.array(n, np.int64) for n in (far.min, far.max, far.max)), strict=True))
     assert session.run(None, feeds)[0].tolist() == [far.min, -1, far.max - 1]
     assert [node.claimed for node in tunableop.explain(session).operators] == [True]
+
+
+@on_card(*BOTH)
+def test_a_value_that_one_node_reads_on_the_card_and_on_the_host() -> None:
+    """ONNX Runtime has one place for it, and would hand out memory of the card as the host's."""
+    nodes = [
+        helper.make_node("Squeeze", ["axes", "axes"], ["zero"], name="both"),
+        helper.make_node("Cast", ["zero"], ["number"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["X", "number"], ["Y"]),
+    ]
+    constants = {"axes": np.array([0], np.int64)}
+    proto = model(graph(nodes, [value("X", ["n", 3])], [value("Y", None)], constants))
+    settings = ort.SessionOptions()
+    settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = card_session(proto, settings=settings, claim="all")
+    (reason,) = (node.reason for node in tunableop.explain(session).operators if node.name == "both")
+    assert reason == "refused: one value is read on the card and on the host"
+    x = random((2, 3), 1)
+    np.testing.assert_array_equal(session.run(None, {"X": x})[0], x)

@@ -200,6 +200,24 @@ const Operator* FindOperator(std::string_view domain, std::string_view op) noexc
   return nullptr;
 }
 
+namespace {
+
+// ONNX Runtime has one place for a value that a node reads twice.
+bool ReadsOneValueInTwoPlaces(const Operator& op, const NodeView& node) {
+  const auto on_host = [&](size_t i) { return (op.host_inputs >> i & 1U) != 0; };
+  const std::vector<ValueView>& inputs = node.inputs();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      const bool same =
+          inputs[i].present() && inputs[j].present() && inputs[i].name == inputs[j].name;
+      if (same && on_host(i) != on_host(j)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 std::optional<std::string> WhyNotTaken(const Operator& op, const NodeView& node) {
   if (node.version() < op.first || node.version() > op.last) {
     return std::string(op.op) + " of opset " + std::to_string(node.version()) + " is " +
@@ -209,6 +227,9 @@ std::optional<std::string> WhyNotTaken(const Operator& op, const NodeView& node)
   const ONNXTensorElementDataType type = node.InputType(op.typed);
   if ((op.types >> static_cast<uint32_t>(type) & 1U) == 0) {
     return "input type " + std::string(TypeName(type)) + " has no kernel of " + op.op;
+  }
+  if (ReadsOneValueInTwoPlaces(op, node)) {
+    return "one value is read on the card and on the host";
   }
   return op.why_not != nullptr ? op.why_not(node) : std::nullopt;
 }
