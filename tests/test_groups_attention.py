@@ -28,7 +28,7 @@ from models import bert  # noqa: E402
 from models.encoder import EncoderConfig  # noqa: E402
 
 TYPES = {"fp32": TensorProto.FLOAT, "fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}
-TOLERANCE = {"fp16": 4e-3, "bf16": 3e-2}
+TOLERANCE = {"fp32": 3e-5, "fp16": 4e-3, "bf16": 3e-2}
 SIZE = 32
 
 #: batch, heads, queries, keys
@@ -223,6 +223,18 @@ def test_attention_is_one() -> None:
             session = card_session(built(pattern, dtype), claim="all")
             assert not apart(session), f"{name} {tunableop.explain(session)}"
             check(session, pattern, [feeds(pattern, shape) for shape in SHAPES], dtype)
+
+
+@on_card("cuda13")
+def test_floats_are_one_where_they_may_be_rounded() -> None:
+    for name, pattern in PATTERNS.items():
+        given = [feeds(pattern, shape) for shape in SHAPES]
+        exact = card_session(built(pattern, "fp32"), claim="all")
+        assert "MatMul" in apart(exact), name
+        check(exact, pattern, given, "fp32")
+        session = card_session(built(pattern, "fp32"), claim="all", precision="tf32")
+        assert not apart(session), f"{name} {tunableop.explain(session)}"
+        check(session, pattern, given, "fp32")
 
 
 @on_card("cuda13")

@@ -10,6 +10,7 @@ namespace {
 constexpr int64_t kChunk = 4;        // numbers that are read at a time
 constexpr int64_t kChunksOfOne = 4;  // chunks of a thread: kChunks on a card
 constexpr int64_t kBlock = 128;
+constexpr int64_t kMostOfFloats = 64;  // numbers of a vector that tiles of floats have room for
 constexpr int64_t kWarpRows = 16;
 constexpr int64_t kBlockRows = 64;
 constexpr int64_t kMost = int64_t{1} << 30;
@@ -146,8 +147,9 @@ const char* NameOf(AttentionEntry entry) noexcept {
   return "attention";
 }
 
-const char* AttentionTilesFamily(std::string_view type, int64_t size) noexcept {
-  if (type != "f16" && type != "bf16") return nullptr;
+const char* AttentionTilesFamily(std::string_view type, int64_t size, bool tf32) noexcept {
+  const bool floats = tf32 && type == "f32" && size <= kMostOfFloats;
+  if (!floats && type != "f16" && type != "bf16") return nullptr;
   switch (size) {
     case 32:
       return "attention_32";
@@ -165,18 +167,19 @@ const char* AttentionTilesFamily(std::string_view type, int64_t size) noexcept {
 std::optional<AttentionCall> PrepareAttention(const AttentionTensors& tensors,
                                               const AttentionShape& shape, std::string_view type,
                                               const AttentionMeans& means) noexcept {
-  constexpr int64_t kPiece = 8;  // of halves, in 16 bytes
   if (shape.size < 1 || shape.size > kMostAttentionSize || shape.kv_heads < 1) return std::nullopt;
   if (shape.heads % shape.kv_heads != 0) return std::nullopt;
   if (shape.keys > kMost || shape.past > kMost || shape.past < -kMost) return std::nullopt;
   if (shape.batches * shape.heads * shape.queries > kMost) return std::nullopt;
   const size_t bytes = BytesOf(type);
+  if (bytes == 0) return std::nullopt;
+  const int64_t piece = 16 / static_cast<int64_t>(bytes);  // numbers that tiles move at a time
   AttentionCall made{};
   AttentionArgs& args = made.call.args;
   args = ArgsOf(tensors, shape, bytes);
-  const bool tiles = means.tiles && AttentionTilesFamily(type, shape.size) != nullptr &&
-                     InPieces(tensors, kPiece, bytes) && AreMultiples(tensors.out_at, kPiece) &&
-                     IsAligned(tensors.out, kPiece * bytes);
+  const bool tiles = means.tiles && AttentionTilesFamily(type, shape.size, true) != nullptr &&
+                     InPieces(tensors, piece, bytes) && AreMultiples(tensors.out_at, piece) &&
+                     IsAligned(tensors.out, 16);
   const int64_t teams = PlanTeams(shape, args);  // what the host has for tiles, too
   const int64_t blocks = tiles ? PlanTiles(shape, made.entry) : teams;
   if (means.scratch && made.entry != AttentionEntry::kRows) PlanParts(shape, blocks, args);

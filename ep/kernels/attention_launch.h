@@ -51,8 +51,9 @@ AttentionStrides StridesOf(int64_t tokens, int64_t heads, int64_t size,
                            bool heads_outside) noexcept;
 
 // The family whose kernels attention_rows and attention_keys are for such vectors on tensor cores:
-// "attention_64". Null: there is none; "attention" has one for all.
-const char* AttentionTilesFamily(std::string_view type, int64_t size) noexcept;
+// "attention_64". Null: there is none; "attention" has one for all. `tf32`: floats may be rounded
+// to that.
+const char* AttentionTilesFamily(std::string_view type, int64_t size, bool tf32 = false) noexcept;
 
 // Whether a card has the tensor cores that these families are for: "sm_80" and newer.
 bool AttentionTilesRunOn(std::string_view arch) noexcept;

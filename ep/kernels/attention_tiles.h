@@ -23,14 +23,16 @@ TUNABLEOP_KERNEL(attention_keys, AttentionArgs) { RunPlain(args); }
 
 #else
 
+constexpr UInt32 kTileOf = kPieces <= 8 ? 128 : 64;
+
 #ifndef TUNABLEOP_TRY_ROWS
-#define TUNABLEOP_TRY_ROWS 4, 1, (kSize <= 64 ? 128 : 64)
+#define TUNABLEOP_TRY_ROWS 4, 1, kTileOf
 #endif
 #ifndef TUNABLEOP_TRY_ROWS_BLOCKS
 #define TUNABLEOP_TRY_ROWS_BLOCKS 2
 #endif
 #ifndef TUNABLEOP_TRY_KEYS
-#define TUNABLEOP_TRY_KEYS 1, 1, (kSize <= 64 ? 128 : 64)
+#define TUNABLEOP_TRY_KEYS 1, 1, kTileOf
 #endif
 #ifndef TUNABLEOP_TRY_KEYS_BLOCKS
 #define TUNABLEOP_TRY_KEYS_BLOCKS 2
@@ -42,12 +44,11 @@ template <UInt32 kRowWarps, UInt32 kRowTiles, UInt32 kTile>
 struct Tiles {
   static constexpr UInt32 kTileKeys = kTile;
   static constexpr UInt32 kRows = kRowWarps * kRowTiles * 16;
-  static constexpr UInt32 kTileBytes = kTile * kSize * 2;
+  static constexpr UInt32 kTileBytes = kTile * kPieces * 16;
   static constexpr UInt32 kMergeBytes = kWarps * 16 * kPadded * 4;
   static constexpr UInt32 kKeyWarps = kWarps / kRowWarps;
   static constexpr UInt32 kOwn = kTile / kKeyWarps;  // keys of a tile that a warp looks at
   static constexpr UInt32 kColumns = kOwn / 8;       // of eight keys
-  static constexpr UInt32 kSteps = kSize / 16;
 
   struct Shared {
     // Keys, then values; at the end the warps' sums.
@@ -59,7 +60,7 @@ struct Tiles {
   // What a thread has of sixteen rows: two of them, and of each eight columns two.
   struct Part {
     UInt32 q[kSteps][4];
-    float sums[kPieces][4];
+    float sums[kEights][4];
     float scores[kColumns][4];
     float most[2];
     float weight[2];
@@ -87,19 +88,20 @@ struct Tiles {
       row = RowAt(args, work, work.first_row + (row_warp * kRowTiles + t) * 16 + r * 8 + lane / 4);
       part.most[r] = -Infinity();
       part.weight[r] = 0.0F;
-      const T* const from = static_cast<const T*>(args.q) + work.batch * args.q_at.batch +
-                            row.head * args.q_at.head + row.query * args.q_at.token + lane % 4 * 2;
+      const auto* const from = reinterpret_cast<const UInt32*>(
+          static_cast<const T*>(args.q) + work.batch * args.q_at.batch + row.head * args.q_at.head +
+          row.query * args.q_at.token);
       TUNABLEOP_UNROLL
       for (UInt32 s = 0; s < kSteps; ++s) {
         part.q[s][r] = part.q[s][r + 2] = 0;
         if (row.there) {
-          part.q[s][r] = *reinterpret_cast<const UInt32*>(from + s * 16);
-          part.q[s][r + 2] = *reinterpret_cast<const UInt32*>(from + s * 16 + 8);
+          part.q[s][r] = Ready<T>(from[s * 8 + lane % 4]);
+          part.q[s][r + 2] = Ready<T>(from[s * 8 + lane % 4 + 4]);
         }
       }
     }
     TUNABLEOP_UNROLL
-    for (UInt32 p = 0; p < kPieces; ++p) {
+    for (UInt32 p = 0; p < kEights; ++p) {
       TUNABLEOP_UNROLL
       for (UInt32 e = 0; e < 4; ++e) part.sums[p][e] = 0.0F;
     }
@@ -121,6 +123,8 @@ struct Tiles {
       for (UInt32 c = 0; c < kColumns; c += 2) {
         UInt32 k[4];
         LoadMatrices(k, keys + PieceAt(row + c * 8, s * 2 + ((lane >> 3) & 1)));
+        TUNABLEOP_UNROLL
+        for (UInt32 e = 0; e < 4; ++e) k[e] = Ready<T>(k[e]);
         TUNABLEOP_UNROLL
         for (UInt32 t = 0; t < kRowTiles; ++t) {
           MultiplyAdd<T>(parts[t].scores[c], parts[t].q[s], k[0], k[1]);
@@ -214,14 +218,14 @@ struct Tiles {
         }
       }
       TUNABLEOP_UNROLL
-      for (UInt32 p = 0; p < kPieces; ++p) {
+      for (UInt32 p = 0; p < kEights; ++p) {
         part.sums[p][r * 2] *= factor;
         part.sums[p][r * 2 + 1] *= factor;
       }
     }
   }
 
-  TUNABLEOP_METHOD void MultiplyValues(UInt32 values) {
+  TUNABLEOP_METHOD void MultiplyHalves(UInt32 values) {
     const UInt32 row = key_warp * kOwn + (lane & 15);
     TUNABLEOP_UNROLL
     for (UInt32 c = 0; c < kColumns; c += 2) {
@@ -235,15 +239,53 @@ struct Tiles {
         p[t][3] = PairOf<T>(scores[c + 1][2], scores[c + 1][3]);
       }
       TUNABLEOP_UNROLL
-      for (UInt32 piece = 0; piece < kPieces; piece += 2) {
+      for (UInt32 eight = 0; eight < kEights; eight += 2) {
         UInt32 v[4];
-        LoadTransposed(v, values + PieceAt(row + c * 8, piece + (lane >> 4)));
+        LoadTransposed(v, values + PieceAt(row + c * 8, eight + (lane >> 4)));
         TUNABLEOP_UNROLL
         for (UInt32 t = 0; t < kRowTiles; ++t) {
-          MultiplyAdd<T>(parts[t].sums[piece], p[t], v[0], v[1]);
-          MultiplyAdd<T>(parts[t].sums[piece + 1], p[t], v[2], v[3]);
+          MultiplyAdd<T>(parts[t].sums[eight], p[t], v[0], v[1]);
+          MultiplyAdd<T>(parts[t].sums[eight + 1], p[t], v[2], v[3]);
         }
       }
+    }
+  }
+
+  // The same with floats, of which there is no transposing load: a thread takes its two numbers of
+  // each eight keys by itself. It has the weights of two neighbours, and so these are keys q and q
+  // + 4 of the product, as which no sum minds.
+  TUNABLEOP_METHOD void MultiplySingles(UInt32 values) {
+    const UInt32 row = key_warp * kOwn + lane % 4 * 2;
+    TUNABLEOP_UNROLL
+    for (UInt32 c = 0; c < kColumns; ++c) {
+      UInt32 p[kRowTiles][4];
+      TUNABLEOP_UNROLL
+      for (UInt32 t = 0; t < kRowTiles; ++t) {
+        const auto& scores = parts[t].scores;
+        p[t][0] = Ready<T>(BitsOf(scores[c][0]));
+        p[t][1] = Ready<T>(BitsOf(scores[c][2]));
+        p[t][2] = Ready<T>(BitsOf(scores[c][1]));
+        p[t][3] = Ready<T>(BitsOf(scores[c][3]));
+      }
+      TUNABLEOP_UNROLL
+      for (UInt32 eight = 0; eight < kEights; ++eight) {
+        const UInt32 piece = eight * 2 + lane / 16;
+        const UInt32 within = lane / 4 % 4 * 4;
+        const UInt32 v0 = Ready<T>(LoadShared(values + PieceAt(row + c * 8, piece) + within));
+        const UInt32 v1 = Ready<T>(LoadShared(values + PieceAt(row + c * 8 + 1, piece) + within));
+        TUNABLEOP_UNROLL
+        for (UInt32 t = 0; t < kRowTiles; ++t) {
+          MultiplyAdd<T>(parts[t].sums[eight], p[t], v0, v1);
+        }
+      }
+    }
+  }
+
+  TUNABLEOP_METHOD void MultiplyValues(UInt32 values) {
+    if constexpr (Alike<T, float>::kValue) {
+      MultiplySingles(values);
+    } else {
+      MultiplyHalves(values);
     }
   }
 
@@ -271,14 +313,14 @@ struct Tiles {
       }
     }
     TUNABLEOP_UNROLL
-    for (UInt32 p = 0; p < kPieces; ++p) {
+    for (UInt32 p = 0; p < kEights; ++p) {
       StorePack(own + p * 8, Pack<float, 2>{{part.sums[p][0], part.sums[p][1]}});
       StorePack(own + 8 * kPadded + p * 8, Pack<float, 2>{{part.sums[p][2], part.sums[p][3]}});
     }
     SyncBlock();
-    for (UInt32 i = ThreadInBlock(); i < kRowWarps * 16 * kPieces; i += kBlock) {
-      const UInt32 number = i / kPieces;
-      const UInt32 piece = i - number * kPieces;
+    for (UInt32 i = ThreadInBlock(); i < kRowWarps * 16 * kEights; i += kBlock) {
+      const UInt32 number = i / kEights;
+      const UInt32 eight = i - number * kEights;
       const UInt32 warp = number / 16 * kKeyWarps;
       const UInt32 within = number % 16;
       float largest = -Infinity();
@@ -293,7 +335,7 @@ struct Tiles {
       for (UInt32 w = 0; w < kKeyWarps; ++w) {
         const float factor = PowerOfTwo(shared.statistics[warp + w][within][0] - from);
         total += shared.statistics[warp + w][within][1] * factor;
-        const float* const at = all + ((warp + w) * 16 + within) * kPadded + piece * 8;
+        const float* const at = all + ((warp + w) * 16 + within) * kPadded + eight * 8;
         TUNABLEOP_UNROLL
         for (UInt32 half = 0; half < 2; ++half) {
           const auto four = LoadPack<float, 4>(at + half * 4);
@@ -303,7 +345,7 @@ struct Tiles {
       }
       const Row row =
           RowAt(args, work, work.first_row + (number / 16 * kRowTiles + t) * 16 + within);
-      if (row.there) WritePiece(args, work, row, piece, sum, largest, total);
+      if (row.there) WriteEight(args, work, row, eight, sum, largest, total);
     }
   }
 };

@@ -11,8 +11,11 @@ namespace tunableop::device::TUNABLEOP_MODULE {
 constexpr UInt32 kSize = TUNABLEOP_HEAD_SIZE;
 constexpr UInt32 kWarps = 4;
 constexpr UInt32 kBlock = kWarps * 32;
-constexpr UInt32 kPieces = kSize / 8;  // of a vector
-constexpr UInt32 kPadded = kSize + 8;  // a row of results in shared memory, in numbers
+constexpr UInt32 kNumbers = 16 / sizeof(T);   // of a piece
+constexpr UInt32 kPieces = kSize / kNumbers;  // of a vector
+constexpr UInt32 kEights = kSize / 8;         // numbers of a vector, in eights
+constexpr UInt32 kSteps = kPieces / 2;        // of a product over a vector
+constexpr UInt32 kPadded = kSize + 8;         // a row of results in shared memory, in numbers
 constexpr float kLog2E = 1.4426950408889634F;
 constexpr float kLargest = 3.4e38F;
 constexpr float kLn2 = 0.6931471805599453F;
@@ -92,8 +95,8 @@ TUNABLEOP_DEVICE void CopyTile(const T* from, Int64 token, UInt32 first, UInt32 
     const UInt32 row = at / kPieces;
     const UInt32 piece = at - row * kPieces;
     const bool there = first + row < end;
-    CopyAsync(to + PieceAt(row, piece), there ? from + (first + row) * token + piece * 8 : from,
-              there);
+    CopyAsync(to + PieceAt(row, piece),
+              there ? from + (first + row) * token + piece * kNumbers : from, there);
   }
 }
 
@@ -148,33 +151,41 @@ TUNABLEOP_DEVICE void MaskPair(const AttentionArgs& args, Int64 at, bool second,
   }
 }
 
-// A piece of a row, or, where the keys are divided, of a part's sum.
-TUNABLEOP_DEVICE void WritePiece(const AttentionArgs& args, const Work& work, const Row& row,
-                                 UInt32 piece, const float (&sum)[8], float largest, float total) {
+TUNABLEOP_DEVICE void WriteFours(float* to, const float (&eight)[8]) {
+  TUNABLEOP_UNROLL
+  for (UInt32 half = 0; half < 2; ++half) {
+    StorePack(to + half * 4, Pack<float, 4>{{eight[half * 4], eight[half * 4 + 1],
+                                             eight[half * 4 + 2], eight[half * 4 + 3]}});
+  }
+}
+
+// Eight numbers of a row, or, where the keys are divided, of a part's sum.
+TUNABLEOP_DEVICE void WriteEight(const AttentionArgs& args, const Work& work, const Row& row,
+                                 UInt32 eight, const float (&sum)[8], float largest, float total) {
   if (args.partial != nullptr) {
     const Int64 number =
         (static_cast<Int64>(work.batch) * args.heads + row.head) * args.queries + row.query;
-    float* const to = PartialSum(args, work.split, number) + piece * 8;
-    TUNABLEOP_UNROLL
-    for (UInt32 half = 0; half < 2; ++half) {
-      StorePack(to + half * 4, Pack<float, 4>{{sum[half * 4], sum[half * 4 + 1], sum[half * 4 + 2],
-                                               sum[half * 4 + 3]}});
-    }
-    if (piece != 0) return;
+    WriteFours(PartialSum(args, work.split, number) + eight * 8, sum);
+    if (eight != 0) return;
     float* const weights = PartialWeight(args, work.split, number);
     weights[0] = largest * kLn2;
     weights[1] = total;
     return;
   }
   const float factor = 1.0F / total;
-  Pack<UInt32, 4> packed;
+  float result[8];
   TUNABLEOP_UNROLL
-  for (UInt32 e = 0; e < 4; ++e) {
-    packed.at[e] = PairOf<T>(sum[e * 2] * factor, sum[e * 2 + 1] * factor);
-  }
+  for (UInt32 e = 0; e < 8; ++e) result[e] = sum[e] * factor;
   T* const out = static_cast<T*>(args.out) + work.batch * args.out_at.batch +
-                 row.head * args.out_at.head + row.query * args.out_at.token + piece * 8;
-  StorePack(reinterpret_cast<UInt32*>(out), packed);
+                 row.head * args.out_at.head + row.query * args.out_at.token + eight * 8;
+  if constexpr (Alike<T, float>::kValue) {
+    WriteFours(reinterpret_cast<float*>(out), result);
+  } else {
+    Pack<UInt32, 4> packed;
+    TUNABLEOP_UNROLL
+    for (UInt32 e = 0; e < 4; ++e) packed.at[e] = PairOf<T>(result[e * 2], result[e * 2 + 1]);
+    StorePack(reinterpret_cast<UInt32*>(out), packed);
+  }
 }
 
 }  // namespace tunableop::device::TUNABLEOP_MODULE

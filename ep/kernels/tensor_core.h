@@ -1,6 +1,6 @@
-// NVIDIA's instructions for matrices of halves, from sm_80 on, as functions. Every one that speaks
+// NVIDIA's instructions for small matrices, from sm_80 on, as functions. Every one that speaks
 // of matrices is called by all 32 threads of a warp; which thread has what of them is as the PTX
-// manual says of mma.m16n8k16 and ldmatrix.
+// manual says of mma.m16n8k16, mma.m16n8k8 and ldmatrix.
 #pragma once
 
 #include "kernels/access.h"
@@ -41,11 +41,34 @@ TUNABLEOP_DEVICE void LoadTransposed(UInt32 (&to)[4], UInt32 row) {
                : "r"(row));
 }
 
-// c += a b: 16 x 16 times 16 x 8.
+// A word of an operand as it goes into a product: a float is rounded to 10 bits of fraction.
+template <class T>
+TUNABLEOP_DEVICE UInt32 Ready(UInt32 word) {
+  if constexpr (Alike<T, float>::kValue) {
+    UInt32 rounded;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(FloatOf(word)));
+    return rounded;
+  } else {
+    return word;
+  }
+}
+
+TUNABLEOP_DEVICE UInt32 LoadShared(UInt32 from) {
+  UInt32 word;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(from));
+  return word;
+}
+
+// c += a b: 16 x 16 times 16 x 8; of floats 16 x 8 times 8 x 8.
 template <class T>
 TUNABLEOP_DEVICE void MultiplyAdd(float (&c)[4], const UInt32 (&a)[4], UInt32 b0, UInt32 b1) {
   if constexpr (Alike<T, types::f16>::kValue) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else if constexpr (Alike<T, float>::kValue) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
         "{%8, %9}, {%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));

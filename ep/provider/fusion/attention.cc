@@ -68,7 +68,7 @@ class FusedAttention final : public FusedKernel {
     bytes_ = ElementBytes(found->type());
     TUNABLEOP_RETURN_IF_ERROR(Find(info, "attention", type_, type_, "attention", &plain_));
     TUNABLEOP_RETURN_IF_ERROR(Find(info, "attention", type_, type_, "attention_merge", &merge_));
-    const char* family = device::AttentionTilesFamily(type_, found->size);
+    const char* family = found->Family();
     TUNABLEOP_RETURN_IF_ERROR(Find(info, family, type_, type_, "attention_rows", &rows_));
     TUNABLEOP_RETURN_IF_ERROR(Find(info, family, type_, type_, "attention_keys", &keys_));
     parts_ = *std::move(found);
@@ -185,23 +185,35 @@ class FusedAttention final : public FusedKernel {
   size_t bytes_ = 0;
 };
 
-std::optional<Group> FindAttention(const GraphIndex& graph, size_t last) {
+std::optional<Group> FindOf(const GraphIndex& graph, size_t last, bool floats) {
   std::optional<Attention> found = MatchAttention(graph, last);
-  if (!found) return std::nullopt;
+  if (!found || (found->type() == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT) != floats) {
+    return std::nullopt;
+  }
   const char* type = ModuleType(found->type());
-  const char* family = device::AttentionTilesFamily(type, found->size);
+  const char* family = found->Family();
   return Group{std::move(found->all), {{"attention", type, type}, {family, type, type}}};
 }
+
+std::optional<Group> FindHalves(const GraphIndex& graph, size_t last) {
+  return FindOf(graph, last, /*floats=*/false);
+}
+std::optional<Group> FindFloats(const GraphIndex& graph, size_t last) {
+  return FindOf(graph, last, /*floats=*/true);
+}
+
+std::unique_ptr<FusedKernel> Make() { return std::make_unique<FusedAttention>(); }
 
 bool Suits(const FusionPlace& place) noexcept { return device::AttentionTilesRunOn(place.arch); }
 
 }  // namespace
 
-Fusion AttentionFusion() noexcept {
-  return {{.op = "Attention"},
-          &FindAttention,
-          +[]() -> std::unique_ptr<FusedKernel> { return std::make_unique<FusedAttention>(); },
-          &Suits};
+Fusion AttentionFusion() noexcept { return {{.op = "Attention"}, &FindHalves, &Make, &Suits}; }
+
+Fusion AttentionTf32Fusion() noexcept {
+  return {{.op = "Attention"}, &FindFloats, &Make, +[](const FusionPlace& place) {
+            return place.precision == Precision::kTf32 && Suits(place);
+          }};
 }
 
 }  // namespace tunableop

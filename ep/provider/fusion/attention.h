@@ -6,5 +6,7 @@
 namespace tunableop {
 
 Fusion AttentionFusion() noexcept;
+// Of floats, which it rounds to tf32.
+Fusion AttentionTf32Fusion() noexcept;
 
 }  // namespace tunableop

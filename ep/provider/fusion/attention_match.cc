@@ -180,8 +180,7 @@ class Matcher {
     }
     found_.size = found_.q.value.dims[found_.q.order[3]];
     // Without tensor cores the libraries' products are faster.
-    if (device::AttentionTilesFamily(ModuleType(found_.type()), found_.size) == nullptr)
-      return false;
+    if (found_.Family() == nullptr) return false;
     if (found_.k.order[2] != 3) return false;
     if (found_.k.value.dims[found_.k.order[2]] != found_.size) return false;
     if (found_.v.value.dims[found_.v.order[3]] != found_.size) return false;
@@ -193,6 +192,10 @@ class Matcher {
 };
 
 }  // namespace
+
+const char* Attention::Family() const noexcept {
+  return device::AttentionTilesFamily(ModuleType(type()), size, /*tf32=*/true);
+}
 
 std::optional<Attention> MatchAttention(const GraphIndex& graph, size_t last) {
   Attention found;

@@ -34,6 +34,8 @@ struct Attention {
 
   const std::vector<size_t>& nodes() const noexcept { return all; }
   ONNXTensorElementDataType type() const noexcept { return q.value.type; }
+  // Of the kernels on tensor cores; floats are rounded to tf32 there.
+  const char* Family() const noexcept;
 };
 
 // `last`: the second product, or the transposition that follows it.

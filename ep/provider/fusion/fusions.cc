@@ -13,6 +13,7 @@ std::span<const Fusion> Fusions() noexcept {
   static const Fusion kFusions[] = {
       // Of attention.
       AttentionFusion(),
+      AttentionTf32Fusion(),
       MaskedSoftmaxFusion(),
       RotaryFusion(),
       // With a product.

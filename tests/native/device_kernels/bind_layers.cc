@@ -107,7 +107,7 @@ std::string Attention(const std::string& t0, const py::array& q, const py::array
   std::vector<float> scratch(made->scratch_bytes / sizeof(float));
   if (!scratch.empty()) made->SetScratch(scratch.data());
   const char* const family =
-      made->entry == AttentionEntry::kAny ? "attention" : AttentionTilesFamily(t0, shape.size);
+      made->entry == AttentionEntry::kAny ? "attention" : AttentionTilesFamily(t0, shape.size, /*tf32=*/true);
   const HostKernel kernel = KernelOf(family, t0, t0, NameOf(made->entry));
   RunPrepared(kernel, std::optional(made->call), blocks);
   if (!scratch.empty()) {
