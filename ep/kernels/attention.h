@@ -64,6 +64,7 @@ TUNABLEOP_KERNEL(attention_merge, AttentionMergeArgs) {
     T* const out = static_cast<T*>(args.out) + batch * args.out_at.batch +
                    (above - batch * args.heads) * args.out_at.head +
                    (static_cast<UInt32>(row) - above * args.queries) * args.out_at.token;
+    if (weight < args.least_weight) weight = args.least_weight;
     out[number] = Number<T>::Write(sum / weight);
   }
 }

@@ -50,6 +50,8 @@ struct AttentionArgs {
   UInt32 team_split;  // teams of a block that share the keys of one query: a power of two
   float scale;
   float fill;
+  float least_weight;  // of a row's sum, whose weight is 1 or more but where nothing counts: 0
+                       // makes that NaN, as the formula does, and anything else 0
 };
 
 // Makes one sum of those that the parts of the keys gave.
@@ -62,6 +64,7 @@ struct AttentionMergeArgs {
   UInt32 queries;
   UInt32 size;
   UInt32 splits;
+  float least_weight;
 };
 
 }  // namespace tunableop::device

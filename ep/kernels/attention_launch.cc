@@ -76,6 +76,7 @@ AttentionArgs ArgsOf(const AttentionTensors& tensors, const AttentionShape& shap
   args.mask_pairs = MaskInPairs(tensors, shape, bytes) ? 1 : 0;
   args.packed = shape.size % kChunk == 0 && InPieces(tensors, kChunk, bytes) ? 1 : 0;
   args.scale = shape.scale;
+  args.least_weight = shape.zeros_for_nothing ? std::numeric_limits<float>::min() : 0.0F;
   return args;
 }
 
@@ -189,8 +190,8 @@ std::optional<AttentionCall> PrepareAttention(const AttentionTensors& tensors,
   if (args.splits > 1) {
     const int64_t rows = shape.batches * shape.heads * shape.queries;
     made.scratch_bytes = static_cast<size_t>(rows) * args.splits * (args.size + 2) * sizeof(float);
-    made.merge.args = {nullptr,    tensors.out,  tensors.out_at, args.batches,
-                       args.heads, args.queries, args.size,      args.splits};
+    made.merge.args = {nullptr,      tensors.out, tensors.out_at, args.batches,     args.heads,
+                       args.queries, args.size,   args.splits,    args.least_weight};
     made.merge.grid = GridFor(rows * shape.size, 1, kBlock);
   }
   return made;

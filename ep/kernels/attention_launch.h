@@ -44,6 +44,7 @@ struct AttentionShape {
   bool causal = false;
   bool past_by_end = false;
   int64_t past = 0;
+  bool zeros_for_nothing = false;  // rows in which no key counts are 0, not NaN
 };
 
 // The strides of [batch, token, head, size], or, `heads_outside`, of [batch, head, token, size].

@@ -147,13 +147,14 @@ TUNABLEOP_DEVICE void Merge(const Team& team, UInt32 chunks, UInt32 others, cons
 
 TUNABLEOP_DEVICE void WriteOut(const AttentionArgs& args, const Team& team, const Query& query,
                                T* out) {
+  const float weight = query.weight < args.least_weight ? args.least_weight : query.weight;
   TUNABLEOP_UNROLL
   for (UInt32 j = 0; j < kChunks; ++j) {
     const UInt32 first = (team.lane + team.lanes * j) * kChunk;
     TUNABLEOP_UNROLL
     for (UInt32 e = 0; e < kChunk; ++e) {
       if (first + e < args.size) {
-        out[first + e] = Number<T>::Write(query.sum.at[j][e] / query.weight);
+        out[first + e] = Number<T>::Write(query.sum.at[j][e] / weight);
       }
     }
   }

@@ -172,7 +172,7 @@ TUNABLEOP_DEVICE void WriteEight(const AttentionArgs& args, const Work& work, co
     weights[1] = total;
     return;
   }
-  const float factor = 1.0F / total;
+  const float factor = 1.0F / (total < args.least_weight ? args.least_weight : total);
   float result[8];
   TUNABLEOP_UNROLL
   for (UInt32 e = 0; e < 8; ++e) result[e] = sum[e] * factor;

@@ -59,6 +59,7 @@ class Attention final : public AttentionKernel {
     shape.size = q->size;
     shape.scale = scale_ != 0.0F ? scale_ : 1.0F / std::sqrt(static_cast<float>(q->size));
     shape.causal = causal_;
+    shape.zeros_for_nothing = true;
     shape.past = keys.tokens - k->tokens;
     device::AttentionTensors tensors;
     tensors.q = TensorOf(*q);

@@ -72,7 +72,8 @@ AttentionStrides StridesIn(const py::array& of) {
 std::string Attention(const std::string& t0, const py::array& q, const py::array& k,
                       const py::array& v, py::array& out, uint32_t blocks, const Array& mask,
                       const Array& lengths, float scale, bool causal, bool past_by_end,
-                      int64_t past, bool tiles, bool divided, bool keeps_false, float fill) {
+                      int64_t past, bool tiles, bool divided, bool keeps_false, float fill,
+                      bool zeros) {
   AttentionShape shape;
   shape.batches = q.shape(0);
   shape.heads = q.shape(1);
@@ -84,6 +85,7 @@ std::string Attention(const std::string& t0, const py::array& q, const py::array
   shape.causal = causal;
   shape.past_by_end = past_by_end;
   shape.past = past;
+  shape.zeros_for_nothing = zeros;
   AttentionTensors tensors;
   tensors.q = {q.data(), StridesIn(q)};
   tensors.k = {k.data(), StridesIn(k)};
@@ -106,8 +108,9 @@ std::string Attention(const std::string& t0, const py::array& q, const py::array
   if (!made) return "";
   std::vector<float> scratch(made->scratch_bytes / sizeof(float));
   if (!scratch.empty()) made->SetScratch(scratch.data());
-  const char* const family =
-      made->entry == AttentionEntry::kAny ? "attention" : AttentionTilesFamily(t0, shape.size, /*tf32=*/true);
+  const char* const family = made->entry == AttentionEntry::kAny
+                                 ? "attention"
+                                 : AttentionTilesFamily(t0, shape.size, /*tf32=*/true);
   const HostKernel kernel = KernelOf(family, t0, t0, NameOf(made->entry));
   RunPrepared(kernel, std::optional(made->call), blocks);
   if (!scratch.empty()) {
@@ -144,7 +147,7 @@ void BindLayers(py::module_& module) {
              py::arg("lengths") = py::none(), py::arg("scale") = 1.0F, py::arg("causal") = false,
              py::arg("past_by_end") = false, py::arg("past") = 0, py::arg("tiles") = false,
              py::arg("divided") = false, py::arg("keeps_false") = false,
-             py::arg("fill") = -std::numeric_limits<float>::infinity());
+             py::arg("fill") = -std::numeric_limits<float>::infinity(), py::arg("zeros") = false);
   module.def("rotary", &Rotary, py::arg("t0"), py::arg("x"), py::arg("out"), py::arg("cosines"),
              py::arg("sines"), py::arg("blocks"), options, py::arg("positions") = py::none(),
              py::arg("interleaved") = false, py::arg("heads_outside") = false,
