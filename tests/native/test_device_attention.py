@@ -195,6 +195,19 @@ def test_what_sees_nothing_is_no_number() -> None:
     assert np.isnan(out[0, 0, 1]).all()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_sees_nothing_is_zero_where_that_is_asked_for(kind: str, blocks: int) -> None:
+    q, k, v = operands((2, 2, 1, 2, 300, 64), kind)
+    flags = np.ones((2, 1, 2, 300), np.bool_)
+    flags[0, :, 1] = False
+    expected = attended(q, k, v, 0.25, np.where(flags, 0, -np.inf))
+    expected[0, :, 1] = 0
+    for divided in (False, True):
+        how = "attention 3" if divided else "attention 1"
+        out = run(kind, q, k, v, blocks, how=how, mask=flags, scale=0.25, zeros=True, divided=divided)
+        check(out, expected, kind, TOLERANCES[kind])
+
+
 def test_what_is_no_number_stays_so(blocks: int) -> None:
     q, k, v = operands((1, 2, 2, 3, 40, 16), "f32")
     q[0, 1, 2, 3] = np.nan
