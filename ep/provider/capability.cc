@@ -24,7 +24,12 @@ Verdict Claimed(std::string reason) { return {true, "claimed: " + std::move(reas
 Verdict Refused(std::string reason) { return {false, "refused: " + std::move(reason)}; }
 
 // "fp32 has", "fp32, fp16 and bf16 have"
-std::string WhatHas(const std::vector<DataType>& types) {
+std::string WhatHas(const ClaimRules& rules) {
+  std::vector<DataType> types;
+  for (const DataType type :
+       {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16, DataType::kFloat64}) {
+    if (rules.runs(type)) types.push_back(type);
+  }
   std::string text;
   for (size_t i = 0; i < types.size(); ++i) {
     if (i > 0) text += i + 1 < types.size() ? ", " : " and ";
@@ -125,9 +130,9 @@ Verdict Decide(const NodeFacts& facts, const ClaimRules& rules, const StockAdvic
   for (const ONNXTensorElementDataType type : facts.input_types) {
     if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED) continue;
     const std::optional<DataType> known = DataTypeOf(type);
-    if (!known || std::find(rules.types.begin(), rules.types.end(), *known) == rules.types.end()) {
+    if (!known || !rules.runs(*known)) {
       return Refused("input type " + std::string(TypeName(type)) + " has no kernel on " +
-                     rules.place + " here; " + WhatHas(rules.types));
+                     rules.place + " here; " + WhatHas(rules));
     }
   }
   if (facts.op_type == "Gemm" && facts.since_version < 7) {

@@ -44,8 +44,12 @@ std::string WhyOnlyProducts(ClaimPolicy policy, Card& card) {
 }
 
 ClaimRules RulesOf(const SessionState& state, const GpuSession* gpu) {
-  if (gpu == nullptr) return {state.options().claim, "a CPU", {DataType::kFloat32}};
-  ClaimRules rules{state.options().claim, gpu->card().Name(), {}};
+  if (gpu == nullptr) {
+    return {state.options().claim, "a CPU",
+            [](DataType type) { return type == DataType::kFloat32; }};
+  }
+  ClaimRules rules{state.options().claim, gpu->card().Name(),
+                   [&card = gpu->card()](DataType type) { return card.Runs(type); }};
   rules.on_card = true;
   // Products of two computed matrices are attention's: the stock provider of the card folds scales
   // and transpositions into them, which it cannot when they are ours (docs/benchmarks.md).
@@ -57,10 +61,6 @@ ClaimRules RulesOf(const SessionState& state, const GpuSession* gpu) {
   rules.prepare = [&card = gpu->card()](std::span<const ModuleName> modules) {
     return card.kernels().Prepare(modules, std::min(kCompilers, ProcessorsOfProcess().size()));
   };
-  for (const DataType type :
-       {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16, DataType::kFloat64}) {
-    if (gpu->card().Runs(type)) rules.types.push_back(type);
-  }
   return rules;
 }
 

@@ -161,6 +161,13 @@ bool Card::Runs(DataType type) {
   return (types_ & bit) != 0;
 }
 
+void Card::WarmUp() noexcept {
+  try {
+    Runs(DataType::kFloat32);
+  } catch (const std::exception&) {  // no memory: whoever needs it asks again
+  }
+}
+
 void Card::Add(MemoryPool* pool) {
   const std::lock_guard lock(pools_mutex_);
   pools_.push_back(pool);

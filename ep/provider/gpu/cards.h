@@ -1,6 +1,7 @@
 // The cards of this machine as ONNX Runtime sees them, and whose memory is where.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -47,6 +48,10 @@ class Card {
   // Whether some library has kernels for this type of elements. They are asked, until one has: that
   // none has may be for want of memory.
   bool Runs(DataType type);
+  // True once in a process: the caller is to have what takes long the first time done ahead.
+  bool BeginWarmUp() noexcept { return !warmed_.test_and_set(); }
+  // Loads libraries, and makes them and our own kernels ready: what a first session would wait for.
+  void WarmUp() noexcept;
 
   void Add(MemoryPool* pool);
   void Remove(MemoryPool* pool) noexcept;
@@ -71,6 +76,7 @@ class Card {
   OrtMemoryInfo* host_memory_ = nullptr;
   std::mutex mutex_;  // on making what is made late
   OrtHardwareDevice* hardware_device_ = nullptr;
+  std::atomic_flag warmed_;
   uint32_t types_ = 0;  // that have kernels: 1 << DataType
   std::once_flag kernels_made_;
   std::unique_ptr<KernelLibrary> kernels_;
