@@ -6,9 +6,14 @@ import re
 from pathlib import Path
 
 import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import helper, numpy_helper
 from onnxruntime_ep_tunableop._control import fusions
-from support.cards import BOTH, on_card
-from support.groups import fused
+from support.cards import BOTH, card_session, on_card
+from support.graphs import graph, if_model, value
+from support.groups import fused, settings
+from support.sessions import random
 from test_operators_models import ENCODER, LLAMA, bert, check, encoder_feeds, llama, small_minilm
 
 #: Nodes that a layer of an encoder gives to each pattern, attention aside.
@@ -42,6 +47,40 @@ def test_a_decoder_is_right_with_and_without_groups() -> None:
     assert found["Norm"] == 7, found
     assert found["Add+Norm"] == LLAMA.layers * 2 * 8, found
     assert not fused(check(proto, some, 2e-5, fused_groups=0))
+
+
+@on_card(*BOTH)
+def test_constants_of_the_graph_around_are_read_inside_of_branches() -> None:
+    def branch(name: str, root: str) -> onnx.GraphProto:
+        nodes = [
+            helper.make_node("Div", ["X", root], [f"{name}_a"]),
+            helper.make_node("Erf", [f"{name}_a"], [f"{name}_b"]),
+            helper.make_node("Add", [f"{name}_b", "one"], [f"{name}_c"]),
+            helper.make_node("Mul", ["X", f"{name}_c"], [f"{name}_d"]),
+            helper.make_node("Mul", [f"{name}_d", "half"], [f"{name}_e"]),
+            helper.make_node("Add", [f"{name}_e", "X"], [f"{name}_f"]),
+            helper.make_node("LayerNormalization", [f"{name}_f", "G", "B"], [f"{name}_g"], axis=-1),
+        ]
+        return graph(nodes, [], [value(f"{name}_g")], {f"{name}_root": np.array(2.0**0.5, np.float32)}, name)
+
+    proto = if_model(branch("own", "own_root"), branch("outer", "root"), [value("X", ["n", 8])])
+    constants = {
+        "root": np.float32(2.0**0.5),
+        "one": np.float32(1.0),
+        "half": np.float32(0.5),
+        "G": random((8,), 1),
+        "B": random((8,), 2),
+    }
+    proto.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()
+    )
+    stock = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = card_session(proto, settings=settings(), claim="all")
+    assert fused(session) == {"Activation": 10, "Add+Norm": 4}
+    for flag in (True, False):
+        feeds = {"flag": np.array(flag), "X": random((3, 8), 3)}
+        expected = stock.run(None, feeds)[0]
+        np.testing.assert_allclose(session.run(None, feeds)[0], expected, rtol=1e-5, atol=1e-5)
 
 
 def test_the_documents_have_every_pattern() -> None:
