@@ -181,6 +181,43 @@ def test_softmax_in_place(kind: str) -> None:
         check(out, softmax(x), kind, TOLERANCES[kind])
 
 
+@pytest.mark.parametrize("entry", ["embed_layer_norm", "embed_rms_norm"])
+@pytest.mark.parametrize("kind", ["f32", "f16", "bf16"])
+def test_embeddings(kind: str, entry: str, blocks: int) -> None:
+    rng = np.random.default_rng(1)
+    for columns in [*COLUMNS, 4096]:
+        tables = [numbers((rows, columns), kind, rows) for rows in (9, 4, 5)]
+        words = rng.integers(-9, 9, (3, 5))
+        kinds = rng.integers(0, 4, (3, 1)).astype(np.int32)
+        gamma, beta = numbers((columns,), kind, 1), numbers((columns,), kind, 2)
+        for count in (1, 2, 3):
+            picked = [tables[0][words], tables[1][kinds], tables[2]][:count]
+            z = sum(part.astype(np.float64) for part in picked)
+            out, total = (storage(np.zeros(z.shape), kind) for _ in range(2))
+            assert kernels.embed_norm(
+                *(entry, kind, [storage(t, kind) for t in tables[:count]], [words, kinds, None][:count]),
+                *(out, 1e-3, blocks),
+                gamma=storage(gamma, kind),
+                beta=storage(beta, kind) if count > 1 else None,
+                sum=total if count != 2 else None,
+            )
+            expected = normalised(z, 1e-3, entry == "embed_layer_norm")[0] * gamma
+            check(out, expected + beta if count > 1 else expected, kind, 2 * TOLERANCES[kind])
+            if count != 2:
+                check(total, z, kind, TOLERANCES[kind])
+
+
+def test_places_outside_of_a_table_count_as_zeros() -> None:
+    table, gamma = np.arange(8, dtype=np.float32).reshape(2, 4), np.ones(4, np.float32)
+    out, total = np.zeros((4, 4), np.float32), np.full((4, 4), 7, np.float32)
+    places = np.array([2, 1, -3, -1])
+    assert kernels.embed_norm(
+        "embed_rms_norm", "f32", [table], [places], out, 1e-5, 1, gamma=gamma, sum=total
+    )
+    assert not total[[0, 2]].any()
+    assert np.array_equal(total[[1, 3]], table[[1, 1]])
+
+
 @pytest.mark.parametrize("kind", FLOATS)
 def test_norm_in_place(kind: str) -> None:
     for columns in [*COLUMNS, 4096]:

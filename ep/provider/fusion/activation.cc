@@ -87,14 +87,6 @@ class FusedActivation final : public FusedKernel {
   }
 
  private:
-  static Status Read(const OpContext& context, size_t index, DeviceTensor& tensor) {
-    if (index == FusedInfo::kAbsent) return Status::Ok();
-    Result<DeviceTensor> input = context.Input(index);
-    if (!input.ok()) return input.TakeStatus();
-    tensor = input.value();
-    return Status::Ok();
-  }
-
   // `x` and what `out` points to are of dimensions `dims`.
   Status Act(const OpContext& context, const void* x, std::span<const int64_t> dims,
              const DeviceTensor& bias, const void* gate, void* out) const {

@@ -34,6 +34,23 @@ Status FusedKernel::Find(const FusedInfo& info, const char* family, const char* 
   return Status::Ok();
 }
 
+Status FusedKernel::Read(const OpContext& context, size_t input, DeviceTensor& tensor) {
+  if (input == FusedInfo::kAbsent) return Status::Ok();
+  Result<DeviceTensor> read = context.Input(input);
+  if (!read.ok()) return read.TakeStatus();
+  tensor = read.value();
+  return Status::Ok();
+}
+
+Status FusedKernel::Make(const OpContext& context, size_t output, std::span<const int64_t> dims,
+                         DeviceTensor& tensor) {
+  if (output == FusedInfo::kAbsent) return Status::Ok();
+  Result<DeviceTensor> made = context.Output(output, dims);
+  if (!made.ok()) return made.TakeStatus();
+  tensor = made.value();
+  return Status::Ok();
+}
+
 Status FusedKernel::NotThePattern(const FusedInfo& info) {
   return {StatusCode::kInternal,
           std::string(info.fusion().op.op) + ": the group is not what it was claimed for"};

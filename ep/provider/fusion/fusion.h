@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -92,6 +93,10 @@ class FusedKernel {
   // In Init only. `t1` may be "".
   static Status Find(const FusedInfo& info, const char* family, const char* t0, const char* t1,
                      const char* entry, DeviceFunction* function);
+  // Of Compute: an input and an output, by their places; kAbsent: absent ones.
+  static Status Read(const OpContext& context, size_t input, DeviceTensor& tensor);
+  static Status Make(const OpContext& context, size_t output, std::span<const int64_t> dims,
+                     DeviceTensor& tensor);
   // Of Init: the graph is no instance of the pattern.
   static Status NotThePattern(const FusedInfo& info);
 };

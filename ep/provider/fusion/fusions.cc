@@ -2,6 +2,7 @@
 
 #include "provider/fusion/activation.h"
 #include "provider/fusion/attention.h"
+#include "provider/fusion/embedding.h"
 #include "provider/fusion/masked_softmax.h"
 #include "provider/fusion/norm.h"
 #include "provider/fusion/product.h"
@@ -18,6 +19,7 @@ std::span<const Fusion> Fusions() noexcept {
       RotaryFusion(),
       // With a product.
       ProductFusion(),
+      EmbeddingFusion(),
       // Elementwise.
       ResidualNormFusion(),
       NormChainFusion(),

@@ -107,36 +107,31 @@ class FusedMaskedSoftmax final : public FusedKernel {
   }
 
   Status Compute(OpContext& context) const override {
-    Result<DeviceTensor> x = context.Input(x_);
-    if (!x.ok()) return x.TakeStatus();
+    DeviceTensor x;
     DeviceTensor mask;
-    if (mask_ != FusedInfo::kAbsent) {
-      Result<DeviceTensor> read = context.Input(mask_);
-      if (!read.ok()) return read.TakeStatus();
-      mask = read.value();
-    }
-    const std::array<device::DimsView, 2> shapes{x.value().dims, mask.dims};
+    TUNABLEOP_RETURN_IF_ERROR(Read(context, x_, x));
+    TUNABLEOP_RETURN_IF_ERROR(Read(context, mask_, mask));
+    const std::array<device::DimsView, 2> shapes{x.dims, mask.dims};
     const std::optional<device::Dims> dims = device::BroadcastDims(shapes);
-    if (!dims) return context.TooManyDims({x.value().dims, mask.dims});
+    if (!dims) return context.TooManyDims({x.dims, mask.dims});
     Result<DeviceTensor> made = context.Output(0, dims->view());
     if (!made.ok()) return made.TakeStatus();
     const DeviceTensor& out = made.value();
     if (out.elements() == 0) return Status::Ok();
     device::SoftmaxTensors tensors;
-    tensors.x = x.value().data;
+    tensors.x = x.data;
     tensors.x_dims = out.dims;
     tensors.mask = mask.data;
     tensors.mask_dims = mask.dims;
     tensors.out = out.data;
-    if (!std::ranges::equal(x.value().dims, out.dims)) {  // a mask that is the larger of the two
-      const auto expand =
-          device::PrepareExpand(x.value().data, x.value().dims, out.data, out.dims, bytes_);
-      if (!expand) return context.TooManyDims({x.value().dims, mask.dims});
+    if (!std::ranges::equal(x.dims, out.dims)) {  // a mask that is the larger of the two
+      const auto expand = device::PrepareExpand(x.data, x.dims, out.data, out.dims, bytes_);
+      if (!expand) return context.TooManyDims({x.dims, mask.dims});
       TUNABLEOP_RETURN_IF_ERROR(context.Launch(expand_, *expand));
       tensors.x = out.data;
     }
     const auto call = device::PrepareSoftmax(tensors, options_, bytes_, ElementBytes(mask.type));
-    if (!call) return context.TooManyDims({x.value().dims, mask.dims});
+    if (!call) return context.TooManyDims({x.dims, mask.dims});
     return context.Launch(softmax_, *call);
   }
 

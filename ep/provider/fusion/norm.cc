@@ -100,23 +100,6 @@ class FusedNorm final : public FusedKernel {
   }
 
  private:
-  static Status Read(const OpContext& context, size_t index, DeviceTensor& tensor) {
-    if (index == FusedInfo::kAbsent) return Status::Ok();
-    Result<DeviceTensor> input = context.Input(index);
-    if (!input.ok()) return input.TakeStatus();
-    tensor = input.value();
-    return Status::Ok();
-  }
-
-  static Status Make(const OpContext& context, size_t index, std::span<const int64_t> dims,
-                     DeviceTensor& tensor) {
-    if (index == FusedInfo::kAbsent) return Status::Ok();
-    Result<DeviceTensor> output = context.Output(index, dims);
-    if (!output.ok()) return output.TakeStatus();
-    tensor = output.value();
-    return Status::Ok();
-  }
-
   static bool HasRows(const DeviceTensor& tensor, int64_t columns) {
     return !tensor.dims.empty() && tensor.dims.back() == columns;
   }

@@ -219,9 +219,13 @@ std::optional<NormParts> MatchNormChain(const GraphIndex& graph, size_t last) {
   return Chain(graph).Match(last);
 }
 
-std::optional<NormParts> MatchResidualNorm(const GraphIndex& graph, size_t last) {
+std::optional<NormParts> MatchNorm(const GraphIndex& graph, size_t last) {
   std::optional<NormParts> parts = MatchNormNode(graph, last);
-  if (!parts) parts = MatchNormChain(graph, last);
+  return parts ? parts : MatchNormChain(graph, last);
+}
+
+std::optional<NormParts> MatchResidualNorm(const GraphIndex& graph, size_t last) {
+  std::optional<NormParts> parts = MatchNorm(graph, last);
   if (!parts) return std::nullopt;
   const std::optional<size_t> add = ProducerOf(graph, parts->x.name, "Add");
   if (!add) return std::nullopt;

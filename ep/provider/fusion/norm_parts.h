@@ -32,6 +32,9 @@ struct NormParts {
 // between the first and the quotient.
 std::optional<NormParts> MatchNormChain(const GraphIndex& graph, size_t last);
 
+// Either form.
+std::optional<NormParts> MatchNorm(const GraphIndex& graph, size_t last);
+
 // Either form with the sum before it, of two values that are broadcast.
 std::optional<NormParts> MatchResidualNorm(const GraphIndex& graph, size_t last);
 

@@ -147,9 +147,7 @@ class FusedRotary final : public FusedKernel {
   Status Compute(OpContext& context) const override {
     std::array<DeviceTensor, 3> given;
     for (size_t i = 0; i < given.size(); ++i) {
-      Result<DeviceTensor> input = context.Input(places_[i]);
-      if (!input.ok()) return input.TakeStatus();
-      given[i] = input.value();
+      TUNABLEOP_RETURN_IF_ERROR(Read(context, places_[i], given[i]));
     }
     const std::array<device::DimsView, 3> shapes{given[0].dims, given[1].dims, given[2].dims};
     const std::optional<device::Dims> dims = device::BroadcastDims(shapes);

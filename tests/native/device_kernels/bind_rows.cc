@@ -3,8 +3,10 @@
 
 #include <limits>
 #include <optional>
+#include <vector>
 
 #include "device_kernels/run.h"
+#include "kernels/embed_norm_launch.h"
 #include "kernels/layer_norm_launch.h"
 #include "kernels/softmax_launch.h"
 
@@ -63,6 +65,30 @@ bool Softmax(const std::string& t0, const std::string& t1, const py::array& x, p
                      PrepareSoftmax(tensors, options, BytesOf(t0), BytesOf(t1)), blocks);
 }
 
+// Tables have two dimensions; one without places is a tensor of rows.
+bool EmbedNorm(const std::string& entry, const std::string& t0,
+               const std::vector<py::array>& tables, const std::vector<Array>& places,
+               py::array& out, double epsilon, uint32_t blocks, const py::array& gamma,
+               const Array& beta, const Array& sum) {
+  EmbedNormTensors tensors;
+  for (size_t i = 0; i < tables.size(); ++i) {
+    EmbedNormTensors::Part& part = tensors.parts.at(i);
+    part.table = tables[i].data();
+    part.rows = tables[i].shape(0);
+    part.dims = RowsOf(tables[i]);
+    if (!places[i]) continue;
+    part.places = places[i]->data();
+    part.narrow = places[i]->itemsize() == 4;
+    part.dims = DimsOf(*places[i]);
+  }
+  tensors.gamma = gamma.data();
+  tensors.beta = DataOf(beta);
+  tensors.out = out.mutable_data();
+  tensors.sum = MutableOf(sum);
+  return RunPrepared(KernelOf("embed_norm", t0, t0, entry),
+                     PrepareEmbedNorm(tensors, gamma.shape(0), epsilon, BytesOf(t0)), blocks);
+}
+
 // x has three dimensions.
 void SoftmaxInner(const std::string& t0, const py::array& x, py::array& out, uint32_t blocks,
                   bool log) {
@@ -80,6 +106,9 @@ void BindRows(py::module_& module) {
       py::arg("epsilon"), py::arg("blocks"), options, py::arg("skip") = py::none(),
       py::arg("bias") = py::none(), py::arg("gamma") = py::none(), py::arg("beta") = py::none(),
       py::arg("sum") = py::none(), py::arg("mean") = py::none(), py::arg("inverse") = py::none());
+  module.def("embed_norm", &EmbedNorm, py::arg("entry"), py::arg("t0"), py::arg("tables"),
+             py::arg("places"), py::arg("out"), py::arg("epsilon"), py::arg("blocks"), options,
+             py::arg("gamma"), py::arg("beta") = py::none(), py::arg("sum") = py::none());
   module.def("softmax", &Softmax, py::arg("t0"), py::arg("t1"), py::arg("x"), py::arg("out"),
              py::arg("blocks"), options, py::arg("mask") = py::none(), py::arg("scale") = 1.0F,
              py::arg("log") = false, py::arg("causal") = false, py::arg("past") = 0,
