@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from support.cards import BOTH, on_card
-from support.groups import Net, check, some
+from support.groups import Array, Net, check, some
 
 N = 24  # columns; in fp16 three packs
 Case = Callable[[str], tuple[Net, dict[str, int]]]
@@ -277,3 +277,97 @@ def test_the_net_rounds_as_types_do() -> None:
     net = Net("bf16")
     net.input(np.array([1.00390625, 1.01171875], np.float32))
     assert net.runs[0]["in0"].tolist() == [1.0, 1.015625]  # halves go to even
+
+
+ROWS = "Gather+Norm"
+
+
+def picked(net: Net, rows: int, places: Array, *, seed: int) -> str:
+    table = net.constant(some(rows, N, seed=seed))
+    return net.op("Gather", table, net.input(places), axis=0)
+
+
+def embedded(
+    *parts: tuple[int, ...] | str,
+    norm: Callable[[Net, str], str] = layer_norm,
+    out: bool = False,
+    nodes: int = 1,
+) -> Case:
+    """Parts: shapes of places in a table of 7, or of a tensor that is added; "fixed": a constant."""
+
+    def make(kind: str) -> tuple[Net, dict[str, int]]:
+        net = Net(kind)
+        rng = np.random.default_rng(5)
+        total, count = "", 0
+        for seed, shape in enumerate(parts):
+            if isinstance(shape, str):
+                part = net.constant(some(1, 5, N, seed=seed))
+            elif shape and shape[-1] == N:
+                part = net.input(some(*shape, seed=seed))
+            else:
+                dtype = np.int32 if seed == 1 else np.int64
+                part = picked(net, 7, rng.integers(-7, 7, shape).astype(dtype), seed=seed)
+                count += 1
+            total, count = (net.op("Add", total, part), count + 1) if total else (part, count)
+        net.output(norm(net, total))
+        if out:
+            net.output(net.op("Neg", total))
+        return net, {ROWS: count + nodes}
+
+    return make
+
+
+@on_card(*BOTH)
+def test_embeddings_and_their_norm() -> None:
+    cases = {
+        "three": embedded((3, 5), (3, 5), (1, 5)),
+        "three, read": embedded((3, 5), (1, 1), (5,), out=True),
+        "two and a constant": embedded((3, 5), (3, 1), "fixed", out=True),
+        "two": embedded((3, 5), (5,), norm=rms_norm),
+        "one and a tensor": embedded((3, 1), (4, 1, 5, N), out=True),
+        "one, read": embedded((3, 5), norm=rms_norm, out=True),
+        "a scalar": embedded((), norm=rms_norm),
+        "none": embedded((0, 5), (1, 5)),
+        "written": embedded(
+            (3, 5), norm=FORMS["rms reciprocal"][0], out=True, nodes=FORMS["rms reciprocal"][1]
+        ),
+    }
+    check(cases, "fp32")
+    check({name: cases[name] for name in ("three", "one, read", "written")}, "fp16", "bf16")
+
+
+@on_card("cuda13")
+def test_what_are_no_embeddings() -> None:
+    def read(kind: str) -> tuple[Net, dict[str, int]]:
+        """What is picked is wanted by itself, and is added as it is."""
+        net = Net(kind)
+        words = picked(net, 7, np.array([[1, 2, 3]]), seed=1)
+        total = net.op("Add", words, net.input(some(2, 3, N, seed=2)))
+        net.output(words, layer_norm(net, total))
+        return net, {ADD: 2}
+
+    def columns(kind: str) -> tuple[Net, dict[str, int]]:
+        """Picked along the other axis."""
+        net = Net(kind)
+        table = net.constant(some(N, 9, seed=1))
+        words = net.op("Gather", table, net.input(np.arange(N) % 9), axis=1)
+        net.output(layer_norm(net, net.op("Add", words, net.input(some(N, N, seed=2)))))
+        return net, {ADD: 2}
+
+    def narrow(kind: str) -> tuple[Net, dict[str, int]]:
+        """A table of one column, which is broadcast."""
+        net = Net(kind)
+        table = net.constant(some(7, 1, seed=1))
+        words = net.op("Gather", table, net.input(np.array([[1, 2, 3]])), axis=0)
+        net.output(layer_norm(net, net.op("Add", words, net.input(some(2, 3, N, seed=2)))))
+        return net, {ADD: 2}
+
+    def four(kind: str) -> tuple[Net, dict[str, int]]:
+        net = Net(kind)
+        total = picked(net, 7, np.array([[1, 2, 3]]), seed=1)
+        for seed in range(3):
+            total = net.op("Add", total, net.input(some(2, 3, N, seed=seed)))
+        net.output(layer_norm(net, total))
+        return net, {ADD: 2}
+
+    check({"read": read, "columns": columns, "narrow": narrow, "four": four}, "fp32")

@@ -69,7 +69,7 @@ bool Softmax(const std::string& t0, const std::string& t1, const py::array& x, p
 bool EmbedNorm(const std::string& entry, const std::string& t0,
                const std::vector<py::array>& tables, const std::vector<Array>& places,
                py::array& out, double epsilon, uint32_t blocks, const py::array& gamma,
-               const Array& beta, const Array& sum) {
+               const Array& beta, Array sum) {
   EmbedNormTensors tensors;
   for (size_t i = 0; i < tables.size(); ++i) {
     EmbedNormTensors::Part& part = tensors.parts.at(i);
