@@ -63,9 +63,9 @@ TUNABLEOP_DEVICE void Run(const BiasActArgs& args) {
 
 TUNABLEOP_BIAS(Linear, bias_add, x)
 TUNABLEOP_BIAS(Relu, bias_relu, x < 0 ? static_cast<Math>(0) : x)
-TUNABLEOP_BIAS(Gelu, bias_gelu, GeluByErf(x))
-TUNABLEOP_BIAS(GeluTanh, bias_gelu_tanh, GeluByTanh(x))
-TUNABLEOP_BIAS(QuickGelu, bias_quick_gelu, x* Logistic(static_cast<Math>(args.alpha) * x))
+TUNABLEOP_BIAS(Gelu, bias_gelu, GeluByErfAs<T>(x))
+TUNABLEOP_BIAS(GeluTanh, bias_gelu_tanh, GeluByTanhAs<T>(x))
+TUNABLEOP_BIAS(QuickGelu, bias_quick_gelu, x* LogisticAs<T>(static_cast<Math>(args.alpha) * x))
 TUNABLEOP_BIAS(TanhOf, bias_tanh, Tanh(x))
 #undef TUNABLEOP_BIAS
 

@@ -78,9 +78,9 @@ TUNABLEOP_UNARY(SqrtOf, unary_sqrt, Sqrt(x))
 TUNABLEOP_UNARY(ErfOf, unary_erf, Erf(x))
 TUNABLEOP_UNARY(TanhOf, unary_tanh, Tanh(x))
 TUNABLEOP_UNARY(Sigmoid, unary_sigmoid, Logistic(x))
-TUNABLEOP_UNARY(Gelu, unary_gelu, GeluByErf(x))
-TUNABLEOP_UNARY(GeluTanh, unary_gelu_tanh, GeluByTanh(x))
-TUNABLEOP_UNARY(QuickGelu, unary_quick_gelu, x* Logistic(ALPHA* x))  // alpha 1: SiLU
+TUNABLEOP_UNARY(Gelu, unary_gelu, GeluByErfAs<Out>(x))
+TUNABLEOP_UNARY(GeluTanh, unary_gelu_tanh, GeluByTanhAs<Out>(x))
+TUNABLEOP_UNARY(QuickGelu, unary_quick_gelu, x* LogisticAs<Out>(ALPHA* x))  // alpha 1: SiLU
 TUNABLEOP_UNARY(Scale, unary_scale, x* ALPHA)
 TUNABLEOP_UNARY(Reciprocal, unary_reciprocal, static_cast<Math>(1) / x)
 TUNABLEOP_UNARY(ExpOf, unary_exp, Exp(x))

@@ -42,6 +42,35 @@ def test_bias_activation_gate(kind: str, entry: str, blocks: int) -> None:
             check(out, ACTIVATIONS[entry](z) * factor, kind, TOLERANCES[kind])
 
 
+@pytest.mark.parametrize("entry", ["gelu", "gelu_tanh", "quick_gelu"])
+def test_quick_activations_of_all_halves(entry: str) -> None:
+    """They are what the exact result is rounded to, or its neighbour."""
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    x = np.sort(every[np.isfinite(every)])
+    z = x.astype(np.float64)
+    negated_erfc = np.array([math.erfc(-one / math.sqrt(2)) for one in z])
+    with np.errstate(over="ignore"):
+        exact = {
+            "gelu": z * 0.5 * negated_erfc,
+            "gelu_tanh": z / (1 + np.exp(-2 * ROOT * (z + 0.044715 * z**3))),
+            "quick_gelu": z / (1 + np.exp(-1.5 * z)),
+        }[entry]
+    unit = np.spacing(np.minimum(np.abs(exact), 60000).astype(np.float16)).astype(np.float64)
+    for family in ("bias_act", "unary"):
+        out = np.zeros_like(x)
+        if family == "bias_act":
+            kernels.bias_act(f"bias_{entry}", "f16", x[None], out[None], 1, alpha=1.5)
+        else:
+            kernels.unary(f"unary_{entry}", "f16", "f16", x, out, 1, alpha=1.5)
+        assert (np.abs(out - exact) <= 0.51 * unit + 4e-7).all()
+        near = np.abs(z) < 4
+        assert (np.abs(out - exact)[near] <= 0.51 * unit[near] + 5e-4 * np.abs(exact)[near]).all()
+    special = np.array([[np.inf, np.nan, 0.0]], np.float16)
+    out = np.zeros_like(special)
+    kernels.bias_act(f"bias_{entry}", "f16", special, out, 1, alpha=1.5)
+    assert np.array_equal(out, special, equal_nan=True)
+
+
 @pytest.mark.parametrize("kind", FLOATS)
 def test_bias_at_addresses_that_allow_no_packs(kind: str) -> None:
     for which in range(4):
