@@ -181,6 +181,39 @@ def test_what_is_no_masked_softmax() -> None:
     check({"row": inner_row, "old": old}, "fp32")
 
 
+def mask_of(x: Array, op: str, *, swapped: bool = False, read: str = "", scale: float | None = -1e4) -> Case:
+    """(1 - cast) * scale, (cast - 1) * scale or (cast + 1) * scale."""
+
+    def make(kind: str) -> tuple[Net, dict[str, int]]:
+        net = Net(kind)
+        wide = net.narrow(net.input(x))
+        total = net.op(op, 1.0, wide) if swapped else net.op(op, wide, 1.0)
+        factor: str | float = net.constant(some(x.shape[-1])) if scale is None else scale
+        net.output(net.op("Mul", total, factor) if swapped else net.op("Mul", factor, total))
+        if read:
+            net.output(net.op("Neg", {"cast": wide, "sum": total}[read]))
+        return net, {} if read or scale is None else {"Cast+Mul": 3}
+
+    return make
+
+
+@on_card(*BOTH)
+def test_masks_made_of_what_counts() -> None:
+    flags_64 = np.array([[1, 1, 0], [1, 0, 0]])
+    cases = {
+        "one less": mask_of(flags_64, "Sub", swapped=True),
+        "less one": mask_of(flags_64.astype(np.int32), "Sub"),
+        "more": mask_of(flags_64, "Add", swapped=True),
+        "more, swapped": mask_of(np.arange(70).reshape(2, 1, 35), "Add", scale=-10.0),
+        "of bool": mask_of(flags_64 == 1, "Sub", swapped=True),
+        "nothing": mask_of(np.zeros((0, 3), np.int64), "Sub", swapped=True),
+        "cast read": mask_of(flags_64, "Sub", swapped=True, read="cast"),
+        "sum read": mask_of(flags_64, "Sub", swapped=True, read="sum"),
+        "times a row": mask_of(flags_64, "Sub", swapped=True, scale=None),
+    }
+    check(cases)
+
+
 def rotated(net: Net, x: str, cosines: str, sines: str, **change: Any) -> str:
     """As models/llama.py writes it, or with a Split."""
     size, half = 16, 8

@@ -1,6 +1,7 @@
-// T0 as T1. Entry: cast. Integers are cut to the width of the result. What is no number, or does
-// not fit, becomes the smallest integer, as with x86's instructions; and so, through 32 bits, 0 in
-// a u8. Everything but zero is true, NaN too.
+// T0 as T1. Entries: cast, and cast_scaled with a sum and a product behind it. Integers are cut to
+// the width of the result. What is no number, or does not fit, becomes the smallest integer, as
+// with x86's instructions; and so, through 32 bits, 0 in a u8. Everything but zero is true, NaN
+// too.
 #include "kernels/access.h"
 #include "kernels/cast_args.h"
 
@@ -28,7 +29,20 @@ TUNABLEOP_DEVICE OutMath Changed(M x) {
   }
 }
 
-TUNABLEOP_KERNEL(cast, CastArgs) {
+struct Plain {
+  TUNABLEOP_METHOD OutMath Of(OutMath x) const { return x; }
+};
+
+struct Scaled {
+  OutMath sign;
+  OutMath shift;
+  OutMath scale;
+
+  TUNABLEOP_METHOD OutMath Of(OutMath x) const { return (sign * x + shift) * scale; }
+};
+
+template <class After>
+TUNABLEOP_DEVICE void Run(const CastArgs& args, const After& after) {
   const In* const x = static_cast<const In*>(args.x);
   Out* const out = static_cast<Out*>(args.out);
   const Int64 packs = args.packed != 0 ? args.count / kElements : 0;
@@ -37,12 +51,21 @@ TUNABLEOP_KERNEL(cast, CastArgs) {
     Pack<Out, kElements> result;
     TUNABLEOP_UNROLL
     for (int e = 0; e < kElements; ++e) {
-      result.at[e] = Number<Out>::Write(Changed(Number<In>::Read(in.at[e])));
+      result.at[e] = Number<Out>::Write(after.Of(Changed(Number<In>::Read(in.at[e]))));
     }
     StorePack(out + i * kElements, result);
   }
   for (Int64 i = packs * kElements + GlobalThread(); i < args.count; i += GlobalThreads()) {
-    out[i] = Number<Out>::Write(Changed(Number<In>::Read(x[i])));
+    out[i] = Number<Out>::Write(after.Of(Changed(Number<In>::Read(x[i]))));
+  }
+}
+
+TUNABLEOP_KERNEL(cast, CastArgs) { Run(args, Plain{}); }
+
+TUNABLEOP_KERNEL(cast_scaled, CastScaledArgs) {
+  if constexpr (kFloating<OutMath>) {
+    Run(args.cast, Scaled{static_cast<OutMath>(args.sign), static_cast<OutMath>(args.shift),
+                          static_cast<OutMath>(args.scale)});
   }
 }
 

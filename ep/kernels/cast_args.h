@@ -13,4 +13,12 @@ struct CastArgs {
   UInt32 packed;
 };
 
+// out[i] = (sign * x[i] + shift) * scale, for floating point results.
+struct CastScaledArgs {
+  CastArgs cast;
+  double sign;
+  double shift;
+  double scale;
+};
+
 }  // namespace tunableop::device

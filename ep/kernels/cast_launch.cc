@@ -17,4 +17,10 @@ Prepared<CastArgs> PrepareCast(const void* x, void* out, int64_t count, size_t i
   return prepared;
 }
 
+Prepared<CastScaledArgs> PrepareCastScaled(const void* x, void* out, int64_t count, size_t in_bytes,
+                                           size_t out_bytes, const CastScaling& scaling) noexcept {
+  const Prepared<CastArgs> plain = PrepareCast(x, out, count, in_bytes, out_bytes);
+  return {{plain.args, scaling.sign, scaling.shift, scaling.scale}, plain.grid};
+}
+
 }  // namespace tunableop::device

@@ -131,7 +131,7 @@ def test_addresses_that_allow_no_packs(kind: str) -> None:
         check(out, expected, kind)
 
 
-CASTS = [names for names in kernels.names() if names[0] == "cast"]
+CASTS = [names for names in kernels.names() if names[3] == "cast"]
 
 
 def test_there_is_a_cast_between_any_two_types() -> None:
@@ -151,6 +151,19 @@ def test_casts(pair: list[str], blocks: int) -> None:
             assert np.array_equal(out, x != 0)
         else:
             assert np.array_equal(out, x.astype(np.int64).astype(DTYPES[t1]))
+
+
+@pytest.mark.parametrize("pair", CASTS, ids=lambda names: f"{names[1]}-{names[2]}")
+def test_scaled_casts(pair: list[str], blocks: int) -> None:
+    _, t0, t1, _ = pair
+    if t1 not in FLOATS:
+        return  # the provider asks for no others
+    for size in SIZES:
+        x = numbers((size,), t0, size)
+        for sign, shift, scale in ((-1.0, 1.0, -8.0), (1.0, 0.5, 0.25)):
+            out = storage(np.ones(x.shape), t1)
+            kernels.cast_scaled(t0, t1, storage(x, t0), out, blocks, sign, shift, scale)
+            check(out, (sign * x.astype(np.float64) + shift) * scale, t1)
 
 
 def test_casts_of_what_no_integer_can_hold() -> None:

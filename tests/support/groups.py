@@ -123,8 +123,7 @@ class Net:
         for name, array in self._constants.items():
             constants.append(_tensor(name, array, TensorProto.FLOAT if name.startswith("wide") else kind))
         for number, (op, names, made, domain, attributes) in enumerate(self._nodes):
-            op = "Identity" if op == "Cast" and exact else op
-            given_attributes = {} if op == "Identity" else attributes
+            given_attributes = {"to": TensorProto.FLOAT} if op == "Cast" and exact else attributes
             nodes.append(
                 helper.make_node(
                     op,

@@ -7,6 +7,7 @@
 #include "provider/fusion/norm.h"
 #include "provider/fusion/product.h"
 #include "provider/fusion/rotary.h"
+#include "provider/fusion/scaled_cast.h"
 
 namespace tunableop {
 
@@ -26,6 +27,7 @@ std::span<const Fusion> Fusions() noexcept {
       GatedActivationFusion(),
       BiasActivationFusion(),
       ActivationFusion(),
+      ScaledCastFusion(),
   };
   return kFusions;
 }

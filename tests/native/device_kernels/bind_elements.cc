@@ -41,6 +41,14 @@ void BindElements(py::module_& module) {
         KernelOf("cast", t0, t1, "cast"),
         PrepareCast(x.data(), out.mutable_data(), x.size(), BytesOf(t0), BytesOf(t1)), blocks);
   });
+  module.def("cast_scaled", [](const std::string& t0, const std::string& t1, const py::array& x,
+                               py::array& out, uint32_t blocks, double sign, double shift,
+                               double scale) {
+    RunPrepared<CastScaledArgs>(KernelOf("cast", t0, t1, "cast_scaled"),
+                                PrepareCastScaled(x.data(), out.mutable_data(), x.size(),
+                                                  BytesOf(t0), BytesOf(t1), {sign, shift, scale}),
+                                blocks);
+  });
   module.def("where", [](const std::string& t0, const py::array& condition, const py::array& a,
                          const py::array& b, py::array& out, uint32_t blocks) {
     return RunPrepared(KernelOf("where", t0, t0, "where"),
