@@ -14,6 +14,7 @@ import numpy.typing as npt
 import onnx
 import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
+from support.captured import captures
 from support.cards import BOTH, card_session, count, empty_on_card, on_card, value_on_card
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -221,3 +222,26 @@ def test_products_inside_of_a_convolution_are_measured_and_kept() -> None:
     for got, expected in zip(session.run(None, feeds), first, strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
     assert tunableop.stats(session).misses == misses
+
+
+@captures
+@on_card(*BOTH)
+def test_models_with_graphs_are_right_for_any_sequence_of_shapes() -> None:
+    for proto, some in (
+        (vit.build(VIT, seed=3), [noise("pixel_values", batch, 3, 16, 16) for batch in (3, 1)]),
+        (
+            whisper.build(WHISPER, seed=3),
+            [noise("input_features", 2, 8, 24), noise("input_features", 3, 8, 7)],
+        ),
+        (gpt2.build(GPT2, seed=3), [token_feeds(2, 12), token_feeds(3, 5)]),
+        (t5.build(T5, seed=3), [t5_feeds(2, 12, 7), t5_feeds(3, 5, 9)]),
+    ):
+        stock = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+        session = tunableop.InferenceSession(proto, claim="all", enable_graph=True, tuning="off")
+        expected = [stock.run(None, feeds) for feeds in some]
+        for turn in np.random.default_rng(1).integers(0, len(some), 14):
+            for got, wanted in zip(session.run(None, some[turn]), expected[turn], strict=True):
+                np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=1e-4)
+        graphs = tunableop.stats(session).graphs
+        assert graphs.refused == {} or not graphs.refused, graphs
+        assert graphs.replayed > 5, graphs
