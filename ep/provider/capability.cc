@@ -86,9 +86,9 @@ Result<std::unordered_set<std::string_view>> InputsOf(const OrtGraph* graph) {
   return names;
 }
 
-// Takes back the claims of nodes that compute shapes.
+// Takes back the claims of nodes that compute shapes. `left`: becomes which those are.
 Status LeaveShapesToCpu(const OrtGraph* graph, std::span<const NodeView> nodes,
-                        std::span<Verdict> verdicts) {
+                        std::span<Verdict> verdicts, std::vector<bool>& left) {
   Result<std::unordered_set<std::string_view>> inputs = InputsOf(graph);
   if (!inputs.ok()) return inputs.TakeStatus();
   std::vector<PlacedNode> placed;
@@ -106,7 +106,9 @@ Status LeaveShapesToCpu(const OrtGraph* graph, std::span<const NodeView> nodes,
   }
   const std::vector<bool> preferred = CpuPreferred(placed, inputs.value());
   for (size_t i = 0; i < nodes.size(); ++i) {
-    if (preferred[i]) verdicts[i] = Refused("it computes a shape, which stays on the CPU");
+    if (!preferred[i]) continue;
+    left[i] = verdicts[i].claimed;
+    verdicts[i] = Refused("it computes a shape, which stays on the CPU");
   }
   return Status::Ok();
 }
@@ -226,15 +228,21 @@ void PrepareKernels(const std::vector<NodeView>& nodes, const ClaimRules& rules,
 }
 
 Result<std::vector<FoundGroup>> GroupsOf(const OrtGraph* graph, const std::vector<NodeView>& nodes,
-                                         const std::vector<Verdict>& verdicts,
-                                         const FusionPlace& place) {
+                                         const std::vector<bool>& left,
+                                         std::vector<Verdict>& verdicts, const FusionPlace& place) {
   Result<GraphIndex> index = GraphIndex::Of(graph, nodes);
   if (!index.ok()) return index.TakeStatus();
   std::vector<bool> claimed(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
     claimed[i] = verdicts[i].claimed && nodes[i].owner() != kProviderName;
   }
-  return FindGroups(index.value(), claimed, place);
+  std::vector<FoundGroup> groups = FindGroups(index.value(), claimed, left, place);
+  for (const FoundGroup& found : groups) {
+    for (const size_t i : found.group.shapes) {
+      if (!verdicts[i].claimed) verdicts[i] = Claimed("a number that is made of a shape");
+    }
+  }
+  return groups;
 }
 
 // Says to ONNX Runtime what is taken: groups, and the other nodes one by one.
@@ -281,9 +289,10 @@ Status ClaimNodes(const OrtGraph* graph, OrtEpGraphSupportInfo* support, const C
                           : DecideOperator(nodes[i], has_kernel.value(), rules);
   }
   if (rules.on_card && rules.only_products.empty()) {
-    TUNABLEOP_RETURN_IF_ERROR(LeaveShapesToCpu(graph, nodes, verdicts));
+    std::vector<bool> left(nodes.size(), false);
+    TUNABLEOP_RETURN_IF_ERROR(LeaveShapesToCpu(graph, nodes, verdicts, left));
     if (rules.fuses.has_value()) {
-      Result<std::vector<FoundGroup>> found = GroupsOf(graph, nodes, verdicts, *rules.fuses);
+      Result<std::vector<FoundGroup>> found = GroupsOf(graph, nodes, left, verdicts, *rules.fuses);
       if (!found.ok()) return found.TakeStatus();
       groups = std::move(found).value();
     }

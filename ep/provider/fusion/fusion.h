@@ -30,6 +30,8 @@ struct Fusion;
 struct Group {
   std::vector<size_t> nodes;        // in any order, the one it was found by among them
   std::vector<ModuleName> modules;  // of ep/kernels that the kernel will ask for
+  // Of the nodes, those that would be left to the CPU by themselves, since they compute shapes.
+  std::vector<size_t> shapes = {};
 };
 
 // What a kernel is told when it is made: the group as a graph of its own, and where its values are

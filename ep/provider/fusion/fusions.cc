@@ -8,11 +8,14 @@
 #include "provider/fusion/product.h"
 #include "provider/fusion/rotary.h"
 #include "provider/fusion/scaled_cast.h"
+#include "provider/fusion/shape_scalar.h"
 
 namespace tunableop {
 
 std::span<const Fusion> Fusions() noexcept {
   static const Fusion kFusions[] = {
+      // What would be made on the CPU and copied.
+      ShapeScalarFusion(),
       // Of attention.
       AttentionFusion(),
       AttentionTf32Fusion(),

@@ -13,8 +13,13 @@ constexpr size_t kNone = SIZE_MAX;
 
 class Finder {
  public:
-  Finder(const GraphIndex& graph, const std::vector<bool>& claimed, const FusionPlace& place)
-      : graph_(graph), claimed_(claimed), place_(place), group_of_(graph.nodes().size(), kNone) {}
+  Finder(const GraphIndex& graph, const std::vector<bool>& claimed, const std::vector<bool>& left,
+         const FusionPlace& place)
+      : graph_(graph),
+        claimed_(claimed),
+        left_(left),
+        place_(place),
+        group_of_(graph.nodes().size(), kNone) {}
 
   std::vector<FoundGroup> Find() {
     for (const Fusion& fusion : Fusions()) {
@@ -32,9 +37,15 @@ class Finder {
  private:
   bool Free(size_t i) const { return claimed_[i] && group_of_[i] == kNone; }
 
+  bool IsShapes(const Group& group, size_t i) const {
+    return left_[i] && group_of_[i] == kNone &&
+           std::find(group.shapes.begin(), group.shapes.end(), i) != group.shapes.end();
+  }
+
   bool Possible(const Group& group) const {
-    return std::all_of(group.nodes.begin(), group.nodes.end(), [&](size_t i) { return Free(i); }) &&
-           !ReadsHost(group) && !ComesBack(group);
+    const auto may_be_in = [&](size_t i) { return Free(i) || IsShapes(group, i); };
+    return std::all_of(group.nodes.begin(), group.nodes.end(), may_be_in) && !ReadsHost(group) &&
+           !ComesBack(group);
   }
 
   void Take(const Fusion& fusion, Group group) {
@@ -95,6 +106,7 @@ class Finder {
 
   const GraphIndex& graph_;
   const std::vector<bool>& claimed_;
+  const std::vector<bool>& left_;
   const FusionPlace& place_;
   std::vector<size_t> group_of_;  // of found_
   std::vector<FoundGroup> found_;
@@ -103,8 +115,8 @@ class Finder {
 }  // namespace
 
 std::vector<FoundGroup> FindGroups(const GraphIndex& graph, const std::vector<bool>& claimed,
-                                   const FusionPlace& place) {
-  return Finder(graph, claimed, place).Find();
+                                   const std::vector<bool>& left, const FusionPlace& place) {
+  return Finder(graph, claimed, left, place).Find();
 }
 
 const Fusion* FusionOf(const GraphIndex& graph) {

@@ -1,4 +1,6 @@
 // Elementwise operators of two inputs, which broadcast.
+#include "provider/kernels/binary.h"
+
 #include <string_view>
 
 #include "kernels/binary_launch.h"
@@ -29,10 +31,7 @@ class Binary final : public OpKernel {
     const ONNXTensorElementDataType in = info.InputType(0);
     const ONNXTensorElementDataType out = info.OutputType(0);
     const std::string_view op = info.op().op;
-    const char* entry = "";
-    for (const auto& row : kEntries) {
-      if (row.op == op) entry = row.entry;
-    }
+    const char* entry = BinaryEntry(op);
     if (op == "Mod" && info.Int("fmod", 0) != 0) entry = "binary_fmod";
     in_bytes_ = ElementBytes(in);
     out_bytes_ = ElementBytes(out);
@@ -63,6 +62,13 @@ class Binary final : public OpKernel {
 };
 
 }  // namespace
+
+const char* BinaryEntry(std::string_view op) noexcept {
+  for (const auto& row : kEntries) {
+    if (row.op == op) return row.entry;
+  }
+  return "";
+}
 
 OrtStatus* CreateBinary(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept {
   return CreateOpKernel<Binary>(state, info, kernel);
