@@ -642,6 +642,63 @@ def grouped() -> Iterator[Case]:
                 )
 
 
+def optimized() -> Iterator[Case]:
+    """What ONNX Runtime's own optimizer of transformers makes of encoders."""
+    b, s, h, d = 2, 5, 3, 8
+    width = h * d
+    table = [some((n, width), F32, i) for i, n in enumerate((20, 9, 2))]
+    for dtype in (F32, F16):
+        x, row = some((3, 5, 40), dtype, 1, -4, 4), some((40,), dtype, 2)
+        yield Case("BiasGelu", [x, row], domain=CONTRIB, loose=4.0)
+        yield Case("FastGelu", [x, row], domain=CONTRIB, loose=4.0)
+        yield Case("FastGelu", [some((3, 7), dtype, 1)], domain=CONTRIB, loose=4.0)
+        inputs: list[Array | None] = [
+            some((b, s, 16), dtype, 1),
+            some((16, 3 * width), dtype, 2, -0.4, 0.4),
+            some((3 * width,), dtype, 3),
+        ]
+        lengths, there = np.array([5, 3], I32), np.array([[1, 1, 1, 1, 1], [0, 1, 1, 1, 0]], I32)
+        for more, attributes in (
+            ([], {}),
+            ([], {"unidirectional": 1}),
+            ([], {"scale": 0.2}),
+            ([lengths], {}),
+            ([there], {}),
+            ([None, None, some((1, h, s, s), dtype, 4)], {}),
+            ([None, None, some((b, 1, s, s), dtype, 5)], {"unidirectional": 1}),
+        ):
+            for constants in ((), (1, 2)):
+                yield Case(
+                    "Attention",
+                    [*inputs, *more],
+                    {"num_heads": h} | attributes,
+                    domain=CONTRIB,
+                    constants=constants,
+                    loose=8.0,
+                )
+        words, places, kinds = (one.astype(dtype) for one in table)
+        gamma, beta = some((width,), dtype, 6), some((width,), dtype, 7)
+        ids = np.random.default_rng(1).integers(0, 20, (b, s)).astype(I32)
+        segments = np.random.default_rng(2).integers(0, 2, (b, s)).astype(I32)
+        mask = np.array([[1] * s, [1, 1, 0, 0, 0]], I32)
+        positions = np.array([[3, 1, 4, 1, 5]], I32)
+        for given, outputs in (
+            ([ids, segments, words, places, kinds, gamma, beta], 2),
+            ([ids, segments, words, places, kinds, gamma, beta, mask], 2),
+            ([ids, None, words, places, None, gamma, beta, mask], 3),
+            ([ids, segments, words, places, kinds, gamma, beta, None, positions], 3),
+        ):
+            yield Case(
+                "EmbedLayerNormalization",
+                given,
+                {"epsilon": 1e-5},
+                domain=CONTRIB,
+                constants=(2, 3, 4, 5, 6),
+                outputs=outputs,
+                loose=8.0,
+            )
+
+
 EVERY = (
     views,
     binary,
@@ -661,6 +718,7 @@ EVERY = (
     attention,
     multi_head,
     grouped,
+    optimized,
 )
 FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {family.__name__: family for family in EVERY}
 

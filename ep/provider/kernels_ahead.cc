@@ -36,6 +36,8 @@ constexpr Family kFamilies[] = {
     {&CreateReduce, "reduce", Typing::kSame},
     {&CreateArg, "reduce", Typing::kSame},
     {&CreateCumSum, "reduce", Typing::kSame},
+    {&CreateBiasGelu, "bias_act", Typing::kSame},
+    {&CreateProjected, "attention", Typing::kSame},
     {&CreateAttention, "attention", Typing::kSame},
     {&CreateGrouped, "attention", Typing::kSame},
     {&CreateMultiHead, "attention", Typing::kSame},

@@ -15,11 +15,6 @@ std::optional<std::string> SecondTypeDiffers(const NodeView& node) {
          std::string(TypeName(node.InputType(1))) + " together have no kernel";
 }
 
-std::optional<std::string> HasBias(const NodeView& node) {
-  if (!node.Has(1)) return std::nullopt;
-  return "input 1, the bias, which its kernel does not add";
-}
-
 std::optional<std::string> CastsToOthers(const NodeView& node) {
   const ONNXTensorElementDataType type = node.OutputType(0);
   if (*ModuleType(type) != '\0') return std::nullopt;

@@ -12,8 +12,6 @@ namespace tunableop {
 
 // Input 1 is of input 0's type.
 std::optional<std::string> SecondTypeDiffers(const NodeView& node);
-// Of operators with an optional input 1 that is added first.
-std::optional<std::string> HasBias(const NodeView& node);
 // The output's type is none to calculate with, or the kernel does not do what is asked.
 std::optional<std::string> CastsToOthers(const NodeView& node);
 
@@ -25,6 +23,7 @@ std::optional<std::string> NotOneRowOfScales(const NodeView& node);
 std::optional<std::string> AttentionOfOthers(const NodeView& node);
 std::optional<std::string> GroupedOfOthers(const NodeView& node);
 std::optional<std::string> MultiHeadOfOthers(const NodeView& node);
+std::optional<std::string> ProjectedOfOthers(const NodeView& node);  // with its own product
 
 // Of RotaryEmbedding, of both domains.
 std::optional<std::string> RotaryOfOthers(const NodeView& node);

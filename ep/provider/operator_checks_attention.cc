@@ -96,4 +96,17 @@ std::optional<std::string> MultiHeadOfOthers(const NodeView& node) {
   return SizesOfHeads(node, WidthOf(node, 0) / heads);
 }
 
+std::optional<std::string> ProjectedOfOthers(const NodeView& node) {
+  if (node.HasAttribute("qkv_hidden_sizes")) return "qkv_hidden_sizes have no kernel";
+  if (node.Int("do_rotary", 0) != 0) return "do_rotary has no kernel";
+  if (node.Gives(1)) return "a present as an output has no kernel";
+  if (std::optional<std::string> why = OtherTypes(node, {1, 2, 5})) return why;
+  if (std::optional<std::string> why = Given(node, {4, 6})) return why;
+  const size_t rank = RankOf(node, 3);
+  if (rank > 2) return "a mask of " + std::to_string(rank) + " dimensions has no kernel";
+  if (rank == 2 && node.Has(5)) return "a mask beside an attention_bias has no kernel";
+  const int64_t heads = 3 * std::max<int64_t>(node.Int("num_heads", 1), 1);
+  return SizesOfHeads(node, WidthOf(node, 1) / heads);
+}
+
 }  // namespace tunableop

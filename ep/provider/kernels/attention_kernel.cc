@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "kernels/cast_launch.h"
 #include "provider/kernels/element.h"
 #include "provider/kernels/kernel.h"
 
@@ -131,6 +132,33 @@ Status AttentionKernel::Append(const OpContext& context, const device::KvAppend&
     return context.Error(StatusCode::kNotSupported, "a past of 2^30 vectors has no kernel");
   }
   return context.Launch(append_, *call);
+}
+
+Status AttentionKernel::ReadPadding(const OpContext& context, const DeviceTensor& padding,
+                                    const device::AttentionShape& shape, Scratch& seen,
+                                    device::AttentionTensors& tensors) const {
+  // Of a padded key; finite, so that a batch of padding alone has no NaN.
+  constexpr float kLowest = -1e30F;
+  if (!padding.present()) return Status::Ok();
+  if (padding.dims.size() == 1 && padding.dims[0] == shape.batches) {
+    tensors.lengths = static_cast<const int32_t*>(padding.data);
+    return Status::Ok();
+  }
+  if (padding.dims.size() != 2 || padding.dims[0] != shape.batches ||
+      padding.dims[1] != shape.keys || tensors.mask.data != nullptr) {
+    return context.Error(StatusCode::kNotSupported,
+                         "a mask of padding that is neither [batch] nor [batch, keys], or that is "
+                         "beside another mask, has no kernel");
+  }
+  if (padding.elements() == 0) return Status::Ok();
+  TUNABLEOP_RETURN_IF_ERROR(Take(context, static_cast<size_t>(padding.elements()), seen));
+  TUNABLEOP_RETURN_IF_ERROR(context.Launch(
+      flags_, device::PrepareCast(padding.data, seen.data(), padding.elements(), 4, 1)));
+  tensors.mask = {seen.data(), {shape.keys, 0, 0}};
+  tensors.mask_step = 1;
+  tensors.mask_is = device::AttentionMask::kKeepsTrue;
+  tensors.fill = kLowest;
+  return Status::Ok();
 }
 
 bool AttentionKernel::Fit(const Vectors& q, const Vectors& k, const Vectors& v) noexcept {

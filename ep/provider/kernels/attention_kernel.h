@@ -62,6 +62,14 @@ class AttentionKernel : public OpKernel {
   static bool MaskOf(const DeviceTensor& mask, const device::AttentionShape& shape,
                      device::AttentionTensors& tensors);
 
+  // For ReadPadding, in Init only.
+  Status FindPadding() { return Find("cast", "i32", "b", "cast", &flags_); }
+  // A mask of padding, int32: how many keys each batch has, or [batch, keys] of what is 0 where a
+  // key is none. Absent: nothing. `seen`: holds what was made of it.
+  Status ReadPadding(const OpContext& context, const DeviceTensor& padding,
+                     const device::AttentionShape& shape, Scratch& seen,
+                     device::AttentionTensors& tensors) const;
+
   const char* type() const noexcept { return type_; }
   size_t bytes() const noexcept { return bytes_; }
 
@@ -72,6 +80,7 @@ class AttentionKernel : public OpKernel {
   DeviceFunction merge_;
   DeviceFunction append_;
   DeviceFunction positions_;
+  DeviceFunction flags_;
   const char* type_ = "";
   size_t bytes_ = 0;
   bool has_tiles_ = false;

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "kernels/binary_launch.h"
-#include "kernels/cast_launch.h"
 #include "provider/kernels/attention_kernel.h"
 #include "provider/kernels/element.h"
 #include "provider/kernels/op_kernels.h"
@@ -28,7 +27,7 @@ class MultiHead final : public AttentionKernel {
       TUNABLEOP_RETURN_IF_ERROR(Find("binary", type, type, "binary_add", &add_));
     }
     if (info.InputType(kPadding) != ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED) {
-      TUNABLEOP_RETURN_IF_ERROR(Find("cast", "i32", "b", "cast", &flags_));
+      TUNABLEOP_RETURN_IF_ERROR(FindPadding());
     }
     return FindKernels(info, q.size() == 5 || heads_ == 0 ? whole : whole / heads_);
   }
@@ -73,8 +72,8 @@ class MultiHead final : public AttentionKernel {
     if (inputs[kAdded].present() && !MaskOf(inputs[kAdded], shape, tensors)) {
       return context.TooManyDims({inputs[kQuery].dims, inputs[kAdded].dims});
     }
-    Scratch kept_flags;
-    TUNABLEOP_RETURN_IF_ERROR(ReadPadding(context, inputs[kPadding], shape, kept_flags, tensors));
+    Scratch seen;
+    TUNABLEOP_RETURN_IF_ERROR(ReadPadding(context, inputs[kPadding], shape, seen, tensors));
     return Attend(context, tensors, shape);
   }
 
@@ -140,37 +139,7 @@ class MultiHead final : public AttentionKernel {
     return made;
   }
 
-  // How many keys each batch has, or a flag for each key.
-  Status ReadPadding(const OpContext& context, const DeviceTensor& padding,
-                     const device::AttentionShape& shape, Scratch& kept_flags,
-                     device::AttentionTensors& tensors) const {
-    if (!padding.present()) return Status::Ok();
-    if (padding.dims.size() == 1 && padding.dims[0] == shape.batches) {
-      tensors.lengths = static_cast<const int32_t*>(padding.data);
-      return Status::Ok();
-    }
-    if (padding.dims.size() != 2 || padding.dims[0] != shape.batches ||
-        padding.dims[1] != shape.keys) {
-      return context.Error(StatusCode::kNotSupported,
-                           "a key_padding_mask that is neither "
-                           "[batch] nor [batch, keys] has no kernel");
-    }
-    if (padding.elements() == 0) return Status::Ok();
-    TUNABLEOP_RETURN_IF_ERROR(Take(context, static_cast<size_t>(padding.elements()), kept_flags));
-    TUNABLEOP_RETURN_IF_ERROR(context.Launch(
-        flags_, device::PrepareCast(padding.data, kept_flags.data(), padding.elements(), 4, 1)));
-    tensors.mask = {kept_flags.data(), {shape.keys, 0, 0}};
-    tensors.mask_step = 1;
-    tensors.mask_is = device::AttentionMask::kKeepsTrue;
-    tensors.fill = kLowest;
-    return Status::Ok();
-  }
-
-  // Of a padded key; finite, so that a batch of padding alone has no NaN.
-  static constexpr float kLowest = -1e30F;
-
   DeviceFunction add_;
-  DeviceFunction flags_;
   int64_t heads_ = 0;
   float scale_ = 0.0F;
   bool causal_ = false;

@@ -8,12 +8,16 @@ namespace tunableop {
 
 // kernels/attention.cc
 OrtStatus* CreateAttention(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/bias_gelu.cc
+OrtStatus* CreateBiasGelu(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/binary.cc
 OrtStatus* CreateBinary(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/cast.cc
 OrtStatus* CreateCast(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/conv.cc
 OrtStatus* CreateConv(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/embed_norm.cc
+OrtStatus* CreateEmbedNorm(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/gather.cc
 OrtStatus* CreateGather(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateGatherElements(void* state, const OrtKernelInfo* info,
@@ -33,6 +37,8 @@ OrtStatus* CreateNorm(void* state, const OrtKernelInfo* info, OrtKernelImpl** ke
 OrtStatus* CreateConcat(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateSlice(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateSplit(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/projected.cc
+OrtStatus* CreateProjected(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/reduce.cc
 OrtStatus* CreateArg(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateCumSum(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
