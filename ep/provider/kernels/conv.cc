@@ -8,11 +8,11 @@
 #include "kernels/copy_launch.h"
 #include "kernels/im2col_launch.h"
 #include "provider/kernels/element.h"
+#include "provider/kernels/inner_product.h"
 #include "provider/kernels/kernel.h"
 #include "provider/kernels/matmul_shape.h"
 #include "provider/kernels/op_kernel.h"
 #include "provider/kernels/op_kernels.h"
-#include "provider/kernels/inner_product.h"
 #include "provider/kernels/scratch.h"
 
 namespace tunableop {

@@ -9,7 +9,7 @@
 namespace tunableop {
 
 Status InnerProduct::Init(const OpInfo& info, std::shared_ptr<SessionState> state,
-                     ONNXTensorElementDataType type) {
+                          ONNXTensorElementDataType type) {
   const std::optional<DataType> known = DataTypeOf(type);
   if (!known) {
     return {StatusCode::kInternal, std::string(info.op().op) + ": its type has no products"};
@@ -28,7 +28,8 @@ Problem InnerProduct::Start() const noexcept {
   return problem;
 }
 
-Status InnerProduct::Run(const OpContext& context, Problem problem, const Operands& operands) const {
+Status InnerProduct::Run(const OpContext& context, Problem problem,
+                         const Operands& operands) const {
   problem.align_a = AlignmentClass(operands.a);
   problem.align_b = AlignmentClass(operands.b);
   problem.align_c = AlignmentClass(operands.c);

@@ -43,9 +43,9 @@ class Rotary final : public OpKernel {
     const DeviceTensor& cosines = inputs[places_.cosines];
     const DeviceTensor& sines = inputs[places_.sines];
     device::RotaryShape shape;
-    const bool fits = ShapeOf(x.dims, cosines.dims, shape) &&
-                      std::equal(cosines.dims.begin(), cosines.dims.end(), sines.dims.begin(),
-                                 sines.dims.end());
+    const bool fits =
+        ShapeOf(x.dims, cosines.dims, shape) &&
+        std::equal(cosines.dims.begin(), cosines.dims.end(), sines.dims.begin(), sines.dims.end());
     if (!fits) return context.TooManyDims({x.dims, cosines.dims, sines.dims});
     device::RotaryTensors tensors;
     const int64_t tokens = shape.batch * shape.sequence;
