@@ -216,8 +216,17 @@ def test_a_bias_or_a_factor_that_others_want() -> None:
         net.output(net.op("Mul", act, net.input(some(2, 5, N, seed=1))))
         return net, {ALONE: 2}
 
+    def unread(kind: str) -> tuple[Net, dict[str, int]]:
+        """Nobody wants it: ONNX Runtime makes no output for it."""
+        net = Net(kind)
+        x = net.input(some(2, 5, N))
+        logistic(net, x)
+        net.output(net.op("Neg", x))
+        return net, {}
+
     check(
         {
+            "unread": unread,
             "bias read": bias_read,
             "no row": bias_no_row,
             "wider": bias_wider,

@@ -26,7 +26,7 @@ class Finder {
       if (fusion.suits != nullptr && !fusion.suits(place_)) continue;
       // From the end: a pattern whose last part may be missing is found with it.
       for (size_t i = graph_.nodes().size(); i-- > 0;) {
-        if (!Free(i)) continue;
+        if (!Free(i) || !IsRead(i)) continue;
         std::optional<Group> group = fusion.match(graph_, i);
         if (group && Possible(*group)) Take(fusion, *std::move(group));
       }
@@ -40,6 +40,12 @@ class Finder {
   bool IsShapes(const Group& group, size_t i) const {
     return left_[i] && group_of_[i] == kNone &&
            std::find(group.shapes.begin(), group.shapes.end(), i) != group.shapes.end();
+  }
+
+  // ONNX Runtime makes no output of a group for what nobody reads.
+  bool IsRead(size_t i) const {
+    const std::string_view value = graph_.node(i).outputs()[0].name;
+    return !graph_.Consumers(value).empty() || graph_.Leaves(value);
   }
 
   bool Possible(const Group& group) const {

@@ -12,10 +12,20 @@ namespace {
 
 using Matcher = std::optional<NormParts> (*)(const GraphIndex& graph, size_t last);
 
+// Whether some operand may turn out to have an element for a whole row: the norm's kernel adds
+// whole rows only.
+bool MayAddElements(const NormParts& parts) {
+  if (!parts.skip.present()) return false;
+  const auto whole = [&](const ValueView& value) {
+    return !value.dims.empty() && value.dims.back() > 1 && value.dims.back() == parts.gamma.dims[0];
+  };
+  return !whole(parts.x) || !whole(parts.skip);
+}
+
 std::vector<ModuleName> ModulesOf(const NormParts& parts) {
   const char* type = ModuleType(parts.x.type);
   std::vector<ModuleName> modules{{"layer_norm", type, type}};
-  if (parts.skip.present()) modules.push_back({"binary", type, type});
+  if (MayAddElements(parts)) modules.push_back({"binary", type, type});
   return modules;
 }
 
@@ -43,7 +53,7 @@ class FusedNorm final : public FusedKernel {
     epsilon_ = found->epsilon;
     bytes_ = ElementBytes(found->x.type);
     const char* type = ModuleType(found->x.type);
-    if (found->skip.present()) {
+    if (MayAddElements(*found)) {
       TUNABLEOP_RETURN_IF_ERROR(FusedKernel::Find(info, "binary", type, type, "binary_add", &add_));
     }
     return FusedKernel::Find(info, "layer_norm", type, type,
@@ -79,7 +89,7 @@ class FusedNorm final : public FusedKernel {
     tensors.beta = beta.data;
     tensors.out = out.data;
     if (skip.present() && (!HasRows(x, columns) || !HasRows(skip, columns))) {
-      // An element for a whole row: the kernel adds whole rows only.
+      if (!add_) return context.TooManyDims({x.dims, skip.dims});  // not what the model says
       void* to = sum.present() ? sum.data : out.data;
       const auto add =
           device::PrepareBinary(x.data, x.dims, skip.data, skip.dims, to, bytes_, bytes_);
