@@ -162,6 +162,47 @@ def test_what_is_made_of_numbers_on_the_host_is_made_where_it_is_read() -> None:
     assert nodes[EP, "Equal"] == 0, nodes
 
 
+@on_card(*BOTH)
+def test_positions_that_skip_padding_and_masks_that_expand_stay_on_the_card() -> None:
+    """As RoBERTa counts its positions, and DistilBERT fills its scores."""
+    nodes = [
+        helper.make_node("Equal", ["ids", "pad"], ["is_pad"]),
+        helper.make_node("Not", ["is_pad"], ["is_word"]),
+        helper.make_node("Cast", ["is_word"], ["word"], to=TensorProto.INT32),
+        helper.make_node("CumSum", ["word", "axis"], ["number"]),
+        helper.make_node("Mul", ["number", "word"], ["numbers"]),
+        helper.make_node("Cast", ["numbers"], ["wide"], to=INT64),
+        helper.make_node("Add", ["wide", "pad"], ["places"]),
+        helper.make_node("Gather", ["table", "ids"], ["words"]),
+        helper.make_node("Gather", ["positions", "places"], ["where"]),
+        helper.make_node("Add", ["words", "where"], ["x"]),
+        helper.make_node("Transpose", ["x"], ["turned"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["x", "turned"], ["scores"]),
+        helper.make_node("Shape", ["scores"], ["shape"]),
+        helper.make_node("Unsqueeze", ["is_pad", "middle"], ["row"]),
+        helper.make_node("Expand", ["row", "shape"], ["padded"]),
+        helper.make_node("Where", ["padded", "lowest", "scores"], ["masked"]),
+        helper.make_node("Softmax", ["masked"], ["chances"], axis=-1),
+        helper.make_node("MatMul", ["chances", "x"], ["Y"]),
+    ]
+    constants = {
+        "pad": np.array(1, np.int64),
+        "axis": np.array(1, np.int64),
+        "middle": ints(1),
+        "table": random((20, 8), 1),
+        "positions": random((12, 8), 2),
+        "lowest": np.array(np.finfo(np.float32).min, np.float32),
+    }
+    proto = model(graph(nodes, [value("ids", ["n", "m"], INT64)], [value("Y", None)], constants))
+    session = card_session(proto, settings=profiled(), claim="all")
+    for words in ([[5, 2, 9, 1, 1], [3, 4, 7, 8, 2]], [[6, 1, 1]]):
+        feeds = {"ids": np.array(words, np.int64)}
+        got = session.run(None, feeds)[0]
+        np.testing.assert_allclose(got, on_cpu(proto, feeds)[0], rtol=1e-5, atol=1e-5)
+    _, ops = ran(session, feeds)
+    assert not [op for provider, op in ops if op.startswith("Memcpy") or provider != EP], ops
+
+
 def one_node(
     op: str, inputs: dict[str, np.ndarray[Any, Any]], outputs: list[str], **attributes: Any
 ) -> onnx.ModelProto:

@@ -13,6 +13,7 @@ import onnx
 import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
 from onnx import TensorProto, helper, numpy_helper
+from support.captured import captures
 from support.cards import BOTH, card_session, count, empty_on_card, on_card, value_on_card
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -124,6 +125,25 @@ def test_a_prompt_and_what_follows() -> None:
         told = tunableop.explain(ours)
         reasons = {node.reason for node in told.operators if not node.claimed}
         assert all("stays on the CPU" in reason for reason in reasons), str(told)
+
+
+@captures
+@on_card(*BOTH)
+def test_a_step_of_one_size_is_replayed() -> None:
+    proto = decoder(room="room")
+    stock = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = tunableop.InferenceSession(proto, claim="all", enable_graph=True, tuning="off")
+    for turn in range(8):
+        # As many tokens in all, of which each batch has its own number.
+        lengths = ((8, 8), (8, 5), (8, 3))[turn % 3]
+        feeds = step(lengths, 1, np.float32, turn)
+        rng = np.random.default_rng(turn)
+        for name in pasts():
+            feeds[name] = rng.standard_normal((2, KV_HEADS, 7, SIZE)).astype(np.float32)
+        got, expected = session.run(None, feeds), stock.run(None, feeds)
+        np.testing.assert_allclose(got[0], expected[0], rtol=2e-5, atol=1e-4)
+    graphs = tunableop.stats(session).graphs
+    assert graphs.replayed > 3, graphs
 
 
 @on_card(*BOTH)

@@ -121,7 +121,10 @@ class Grouped final : public AttentionKernel {
       q = JoinedHeads(query, heads_);
       k = JoinedHeads(inputs[kKey], kv_heads_);
       v = JoinedHeads(inputs[kValue], kv_heads_);
-    } else if ((q = JoinedHeads(query, heads_ + 2 * kv_heads_))) {  // side by side in each token
+    } else {  // side by side in each token
+      q = JoinedHeads(query, heads_ + 2 * kv_heads_);
+    }
+    if (q && !inputs[kKey].present()) {
       k = v = q;
       const auto step = static_cast<int64_t>(bytes()) * q->size;
       k->data = static_cast<const std::byte*>(q->data) + heads_ * step;
