@@ -203,6 +203,18 @@ def test_positions_that_skip_padding_and_masks_that_expand_stay_on_the_card() ->
     assert not [op for provider, op in ops if op.startswith("Memcpy") or provider != EP], ops
 
 
+@on_card("cuda13")
+def test_a_large_image_is_multiplied_band_by_band() -> None:
+    """288 rows of 512 x 512 places are more than a matrix may have at once."""
+    x, w = random((1, 32, 512, 512), 1), random((1, 32, 3, 3), 2) * np.float32(0.1)
+    bias = random((1,), 3)
+    node = helper.make_node("Conv", ["X", "W", "B"], ["Y"], pads=[1, 1, 1, 1])
+    proto = model(graph([node], [value("X", x.shape)], [value("Y", None)], {"W": w, "B": bias}))
+    session = card_session(proto, claim="all")
+    got = session.run(None, {"X": x})[0]
+    np.testing.assert_allclose(got, on_cpu(proto, {"X": x})[0], rtol=1e-4, atol=1e-4)
+
+
 def one_node(
     op: str, inputs: dict[str, np.ndarray[Any, Any]], outputs: list[str], **attributes: Any
 ) -> onnx.ModelProto:

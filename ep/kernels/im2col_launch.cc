@@ -24,7 +24,7 @@ std::optional<Prepared<Im2ColArgs>> PrepareIm2Col(const void* x, const ConvShape
   args.out = out;
   args.images = shape.images;
   args.image = shape.channels * shape.size[0] * shape.size[1];
-  args.matrix = shape.rows() * shape.places();
+  args.matrix = shape.rows() * shape.band_places();
   if (args.image > kNarrow || args.matrix > kNarrow) return std::nullopt;
   args.height = static_cast<Int32>(shape.size[0]);
   args.width = static_cast<Int32>(shape.size[1]);
@@ -38,8 +38,9 @@ std::optional<Prepared<Im2ColArgs>> PrepareIm2Col(const void* x, const ConvShape
     args.dilation[d] = static_cast<Int32>(shape.dilation[d]);
     args.pad[d] = static_cast<Int32>(shape.before[d]);
   }
+  args.pad[0] -= static_cast<Int32>(shape.first * shape.stride[0]);
   args.by_out_width = MakeDivisor(shape.OutSize(1));
-  args.by_out_height = MakeDivisor(shape.OutSize(0));
+  args.by_out_height = MakeDivisor(shape.band > 0 ? shape.band : shape.OutSize(0));
   args.by_filter_width = MakeDivisor(shape.filter[1]);
   args.by_filter_height = MakeDivisor(shape.filter[0]);
   prepared.grid = GridFor(args.matrix, shape.images);

@@ -19,9 +19,15 @@ struct ConvShape {
   std::array<int64_t, 2> before{0, 0};  // zeros in front of each dimension
   std::array<int64_t, 2> after{0, 0};   // and behind it
 
+  // Rows of the result that are laid out, from `first` on; 0: all. What large images are divided
+  // into.
+  int64_t band = 0;
+  int64_t first = 0;
+
   // Of the result; zero or less: the filter does not fit anywhere.
   int64_t OutSize(size_t dimension) const noexcept;
   int64_t places() const noexcept { return OutSize(0) * OutSize(1); }
+  int64_t band_places() const noexcept { return (band > 0 ? band : OutSize(0)) * OutSize(1); }
   int64_t rows() const noexcept { return channels * filter[0] * filter[1]; }
   // The matrix is the image as it is: each of its numbers is used once, where it lies.
   bool is_plain() const noexcept;

@@ -66,3 +66,26 @@ def test_what_lies_outside_is_not_written(blocks: int) -> None:
     assert kernels.scatter_nd("w4", "i64", np.array([[2], [-3]]), np.ones((2, 3), np.uint32), out, blocks)
     assert np.array_equal(out, [[0, 0, 0], [0, 0, 1]])
     assert not kernels.scatter_nd("w4", "i64", np.zeros((1, 3), np.int64), updates, out, blocks)
+
+
+@pytest.mark.parametrize("width", ["w2", "w4", "w8"])
+def test_im2col(width: str, blocks: int) -> None:
+    x = numbers((2, 3, 7, 9), width, 1)
+    for filters, stride, dilation, pads in (
+        ((1, 1), (1, 1), (1, 1), (0, 0, 0, 0)),
+        ((3, 2), (1, 1), (1, 1), (1, 0, 1, 1)),
+        ((2, 3), (2, 3), (1, 2), (0, 2, 1, 2)),
+        ((3, 3), (3, 3), (2, 1), (2, 1, 2, 1)),
+    ):
+        padded = np.pad(x, ((0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])))
+        reach = [d * (f - 1) + 1 for d, f in zip(dilation, filters, strict=True)]
+        windows = np.lib.stride_tricks.sliding_window_view(padded, reach, axis=(2, 3))
+        windows = windows[:, :, :: stride[0], :: stride[1], :: dilation[0], :: dilation[1]]
+        high, wide = windows.shape[2:4]
+        for first, band in ((0, 0), (0, 1), (high - 1, 1), (high // 2, high - high // 2)):
+            rows = windows[:, :, first : first + (band or high)]
+            expected = rows.transpose(0, 1, 4, 5, 2, 3).reshape(2, 3 * filters[0] * filters[1], -1)
+            out = np.ones_like(expected)
+            assert expected.shape[2] == (band or high) * wide
+            assert kernels.im2col(width, x, filters, stride, dilation, pads, first, band, out, blocks)
+            assert np.array_equal(out, expected)

@@ -18,7 +18,7 @@
 namespace tunableop {
 namespace {
 
-// Of what is laid out at once: as many images as fit, one at least.
+// Of what is laid out at once, as far as a row of one result is not more.
 constexpr int64_t kMatrixBytes = int64_t{256} << 20;
 
 class Conv final : public OpKernel {
@@ -114,34 +114,45 @@ class Conv final : public OpKernel {
     return Status::Ok();
   }
 
+  // As many images at once as the matrix may have; of a large one as many rows of its result.
   Status Multiply(const OpContext& context, const device::ConvShape& whole, int64_t filters,
                   const std::array<DeviceTensor, 3>& inputs, void* y) const {
     const auto bytes = static_cast<int64_t>(product_.bytes());
-    const int64_t matrix = whole.rows() * whole.places();
-    const int64_t image = whole.channels * whole.size[0] * whole.size[1];
     const bool plain = whole.is_plain();
-    const int64_t at_once = std::clamp<int64_t>(kMatrixBytes / (matrix * bytes), 1, whole.images);
+    const int64_t line = whole.rows() * whole.OutSize(1) * bytes;  // for a row of the result
+    const int64_t lines = std::max<int64_t>(kMatrixBytes / line, 1);
+    const int64_t height = whole.OutSize(0);
+    device::ConvShape shape = whole;
+    shape.band = plain ? height : std::min(lines, height);
+    const int64_t at_once =
+        std::clamp<int64_t>(plain ? whole.images : lines / height, 1, whole.images);
     Scratch columns;
     if (!plain) {
-      columns =
-          Scratch(*gpu().memory(), static_cast<size_t>(at_once * matrix * bytes), context.stream());
+      columns = Scratch(*gpu().memory(), static_cast<size_t>(at_once * shape.band * line),
+                        context.stream());
       if (columns.data() == nullptr) return NoMemory(gpu());
     }
+    const int64_t image = whole.channels * whole.size[0] * whole.size[1];
+    const int64_t result = filters * whole.places();
     for (int64_t first = 0; first < whole.images; first += at_once) {
-      device::ConvShape shape = whole;
       shape.images = std::min(at_once, whole.images - first);
       const auto* const x = static_cast<const std::byte*>(inputs[0].data) + first * image * bytes;
-      Operands operands;
-      operands.a = inputs[1].data;
-      operands.b = plain ? static_cast<const void*>(x) : columns.data();
-      operands.c = static_cast<std::byte*>(y) + first * filters * whole.places() * bytes;
-      operands.beta = inputs[2].present() ? 1.0F : 0.0F;
-      if (!plain) {
-        const auto call = device::PrepareIm2Col(x, shape, columns.data());
-        if (!call) return context.TooManyDims({inputs[0].dims, inputs[1].dims});
-        TUNABLEOP_RETURN_IF_ERROR(context.Launch(im2col_, *call));
+      for (shape.first = 0; shape.first < height; shape.first += shape.band) {
+        device::ConvShape band = shape;
+        band.band = std::min(shape.band, height - shape.first);
+        if (!plain) {
+          const auto call = device::PrepareIm2Col(x, band, columns.data());
+          if (!call) return context.TooManyDims({inputs[0].dims, inputs[1].dims});
+          TUNABLEOP_RETURN_IF_ERROR(context.Launch(im2col_, *call));
+        }
+        Operands operands;
+        operands.a = inputs[1].data;
+        operands.b = plain ? static_cast<const void*>(x) : columns.data();
+        operands.c =
+            static_cast<std::byte*>(y) + (first * result + shape.first * whole.OutSize(1)) * bytes;
+        operands.beta = inputs[2].present() ? 1.0F : 0.0F;
+        TUNABLEOP_RETURN_IF_ERROR(MultiplyImages(context, band, filters, operands));
       }
-      TUNABLEOP_RETURN_IF_ERROR(MultiplyImages(context, shape, filters, operands));
     }
     return Status::Ok();
   }
@@ -151,22 +162,23 @@ class Conv final : public OpKernel {
                         Operands operands) const {
     Problem problem = product_.Start();
     problem.m = filters / groups_;
-    problem.n = shape.places();
+    problem.n = shape.band_places();
     problem.k = shape.rows() / groups_;
     problem.lda = problem.k;
-    problem.ldb = problem.ldc = problem.n;
+    problem.ldb = problem.n;
+    problem.ldc = shape.places();
     problem.batch = groups_ > 1 ? groups_ : shape.images;
     if (problem.batch > 1) {
       problem.stride_a = groups_ > 1 ? problem.m * problem.k : 0;
       problem.stride_b = problem.k * problem.n;
-      problem.stride_c = problem.m * problem.n;
+      problem.stride_c = problem.m * problem.ldc;
     }
     if (groups_ == 1) return product_.Run(context, problem, operands);
     const auto bytes = static_cast<int64_t>(product_.bytes());
     for (int64_t i = 0; i < shape.images; ++i) {
       TUNABLEOP_RETURN_IF_ERROR(product_.Run(context, problem, operands));
       operands.b = static_cast<const std::byte*>(operands.b) + shape.rows() * problem.n * bytes;
-      operands.c = static_cast<std::byte*>(operands.c) + filters * problem.n * bytes;
+      operands.c = static_cast<std::byte*>(operands.c) + filters * problem.ldc * bytes;
     }
     return Status::Ok();
   }

@@ -2,10 +2,12 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <array>
 #include <optional>
 
 #include "device_kernels/run.h"
 #include "kernels/fill_launch.h"
+#include "kernels/im2col_launch.h"
 #include "kernels/kv_cache_launch.h"
 #include "kernels/range_launch.h"
 #include "kernels/scatter_launch.h"
@@ -42,6 +44,25 @@ bool Append(const std::string& t0, const std::optional<py::array>& past, const p
 }  // namespace
 
 void BindMakes(py::module_& module) {
+  module.def("im2col",
+             [](const std::string& t0, const py::array& x, const std::array<int64_t, 2>& filter,
+                const std::array<int64_t, 2>& stride, const std::array<int64_t, 2>& dilation,
+                const std::array<int64_t, 4>& pads, int64_t first, int64_t band, py::array& out,
+                uint32_t blocks) {
+               ConvShape shape;
+               shape.images = x.shape(0);
+               shape.channels = x.shape(1);
+               shape.size = {x.shape(2), x.shape(3)};
+               shape.filter = filter;
+               shape.stride = stride;
+               shape.dilation = dilation;
+               shape.before = {pads[0], pads[1]};
+               shape.after = {pads[2], pads[3]};
+               shape.first = first;
+               shape.band = band;
+               return RunPrepared(KernelOf("im2col", t0, t0, "im2col"),
+                                  PrepareIm2Col(x.data(), shape, out.mutable_data()), blocks);
+             });
   module.def("kv_append", &Append);
   module.def("kv_positions", [](const py::array& lengths, int64_t more, bool from_start,
                                 py::array& out, uint32_t blocks) {
