@@ -265,8 +265,8 @@ def test_what_a_kernel_does_not_do_is_refused_in_words() -> None:
         (
             "GroupQueryAttention",
             [x, x, x, None, None, lengths, total],
-            {"local_window_size": 2} | heads,
-            "a local window has no kernel",
+            {"smooth_softmax": 1} | heads,
+            "smooth_softmax has no kernel",
         ),
         (
             "GroupQueryAttention",

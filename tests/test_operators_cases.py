@@ -630,7 +630,9 @@ def grouped() -> Iterator[Case]:
                     one[at, :, max(length - s, 0) :] = 0  # not there yet
                 past = [*before]
             rest = [*past, np.array(lengths, I32) - 1, np.array(max(lengths), I32), *tables]
-            scale = {"scale": 0.3} if s == 3 else {}
+            scale: dict[str, Any] = {"scale": 0.3} if s == 3 else {}
+            if room > 7:
+                scale["local_window_size"] = 4
             for inputs in ([q, k, v], [np.concatenate([q, k, v], axis=2), None, None]):
                 yield Case(
                     "GroupQueryAttention",

@@ -1,5 +1,5 @@
 // Keys and values that attention keeps from call to call. T0: w2 or w4. Entries: kv_append,
-// kv_positions.
+// kv_positions, kv_window.
 #include "kernels/access.h"
 #include "kernels/kv_cache_args.h"
 
@@ -67,6 +67,18 @@ TUNABLEOP_KERNEL(kv_positions, KvPositionsArgs) {
     const Int64 length = args.lengths[batch] + args.length_more;
     const Int64 first = args.from_start != 0 ? 0 : length - args.tokens;
     args.out[i] = first + token > 0 ? first + token : 0;
+  }
+}
+
+TUNABLEOP_KERNEL(kv_window, KvWindowArgs) {
+  const Int64 count = args.batches * args.queries * args.keys;
+  for (Int64 i = GlobalThread(); i < count; i += GlobalThreads()) {
+    const Int64 row = i / args.keys;
+    const Int64 batch = row / args.queries;
+    const Int64 length = args.lengths[batch] + args.length_more;
+    const Int64 first = args.from_start != 0 ? 0 : length - args.queries;
+    const Int64 place = first + row - batch * args.queries;
+    args.out[i] = i - row * args.keys > place - args.window ? 1 : 0;
   }
 }
 

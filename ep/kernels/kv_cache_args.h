@@ -41,4 +41,16 @@ struct KvPositionsArgs {
   UInt32 from_start;  // the first token is at 0, else the last one at its batch's end
 };
 
+// Whether a query sees a key that is not too far behind it: out is [batch, query, key], of bytes.
+struct KvWindowArgs {
+  const Int32* lengths;  // as those of positions
+  unsigned char* out;
+  Int64 length_more;
+  Int64 batches;
+  Int64 queries;
+  Int64 keys;
+  Int64 window;  // keys that a query sees, its own among them
+  UInt32 from_start;
+};
+
 }  // namespace tunableop::device

@@ -56,4 +56,19 @@ Prepared<KvPositionsArgs> PrepareKvPositions(const int32_t* lengths, int64_t len
   return prepared;
 }
 
+Prepared<KvWindowArgs> PrepareKvWindow(const KvWindow& window, void* out) noexcept {
+  Prepared<KvWindowArgs> prepared{};
+  KvWindowArgs& args = prepared.args;
+  args.lengths = window.lengths;
+  args.out = static_cast<unsigned char*>(out);
+  args.length_more = window.length_more;
+  args.batches = window.batches;
+  args.queries = window.queries;
+  args.keys = window.keys;
+  args.window = window.window;
+  args.from_start = window.from_start ? 1 : 0;
+  prepared.grid = GridFor(window.batches * window.queries * window.keys);
+  return prepared;
+}
+
 }  // namespace tunableop::device

@@ -32,4 +32,17 @@ Prepared<KvPositionsArgs> PrepareKvPositions(const int32_t* lengths, int64_t len
                                              int64_t batches, int64_t tokens, bool from_start,
                                              int64_t* out) noexcept;
 
+struct KvWindow {
+  const int32_t* lengths = nullptr;
+  int64_t length_more = 0;
+  int64_t batches = 1;
+  int64_t queries = 1;
+  int64_t keys = 1;
+  int64_t window = 1;
+  bool from_start = false;
+};
+
+// `out`: a byte for each key of each query of each batch.
+Prepared<KvWindowArgs> PrepareKvWindow(const KvWindow& window, void* out) noexcept;
+
 }  // namespace tunableop::device

@@ -68,7 +68,9 @@ std::optional<std::string> AttentionOfOthers(const NodeView& node) {
 
 std::optional<std::string> GroupedOfOthers(const NodeView& node) {
   if (std::optional<std::string> why = Capped(node)) return why;
-  if (node.Int("local_window_size", -1) != -1) return "a local window has no kernel";
+  if (node.Int("local_window_size", -1) != -1 && node.Has(10)) {
+    return "a local window beside an attention_bias has no kernel";
+  }
   if (node.Int("smooth_softmax", 0) > 0) return "smooth_softmax has no kernel";
   for (const char* quantized : {"k_quant_type", "v_quant_type"}) {
     if (node.String(quantized, "NONE") != "NONE") return "a quantized past has no kernel";

@@ -7,6 +7,12 @@
 #include "provider/kernels/kernel.h"
 
 namespace tunableop {
+namespace {
+
+// What a score becomes whose key is not seen; finite, so that a query of padding alone has no NaN.
+constexpr float kLowest = -1e30F;
+
+}  // namespace
 
 std::optional<Vectors> JoinedHeads(const DeviceTensor& tensor, int64_t heads) {
   if (tensor.dims.size() != 3 || heads < 1 || tensor.dims[2] % heads != 0) return std::nullopt;
@@ -46,6 +52,7 @@ Status AttentionKernel::FindKernels(const OpInfo& info, int64_t size) {
     has_tiles_ = true;
   }
   TUNABLEOP_RETURN_IF_ERROR(Find("kv_cache", width, width, "kv_positions", &positions_));
+  TUNABLEOP_RETURN_IF_ERROR(Find("kv_cache", width, width, "kv_window", &window_));
   return Find("kv_cache", width, width, "kv_append", &append_);
 }
 
@@ -134,11 +141,22 @@ Status AttentionKernel::Append(const OpContext& context, const device::KvAppend&
   return context.Launch(append_, *call);
 }
 
+Status AttentionKernel::Limit(const OpContext& context, const device::KvWindow& window,
+                              Scratch& seen, device::AttentionTensors& tensors) const {
+  const int64_t flags = window.batches * window.queries * window.keys;
+  if (flags == 0) return Status::Ok();
+  TUNABLEOP_RETURN_IF_ERROR(Take(context, static_cast<size_t>(flags), seen));
+  TUNABLEOP_RETURN_IF_ERROR(context.Launch(window_, device::PrepareKvWindow(window, seen.data())));
+  tensors.mask = {seen.data(), {window.queries * window.keys, window.keys, 0}};
+  tensors.mask_step = 1;
+  tensors.mask_is = device::AttentionMask::kKeepsTrue;
+  tensors.fill = kLowest;
+  return Status::Ok();
+}
+
 Status AttentionKernel::ReadPadding(const OpContext& context, const DeviceTensor& padding,
                                     const device::AttentionShape& shape, Scratch& seen,
                                     device::AttentionTensors& tensors) const {
-  // Of a padded key; finite, so that a batch of padding alone has no NaN.
-  constexpr float kLowest = -1e30F;
   if (!padding.present()) return Status::Ok();
   if (padding.dims.size() == 1 && padding.dims[0] == shape.batches) {
     tensors.lengths = static_cast<const int32_t*>(padding.data);

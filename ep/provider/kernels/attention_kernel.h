@@ -51,6 +51,10 @@ class AttentionKernel : public OpKernel {
     return context.Launch(positions_, call);
   }
 
+  // Hides keys that are too far behind their query. `seen`: holds the flags.
+  Status Limit(const OpContext& context, const device::KvWindow& window, Scratch& seen,
+               device::AttentionTensors& tensors) const;
+
   // Of so many bytes, on this call's stream. Error: there is no memory.
   Status Take(const OpContext& context, size_t bytes, Scratch& scratch) const;
 
@@ -80,6 +84,7 @@ class AttentionKernel : public OpKernel {
   DeviceFunction merge_;
   DeviceFunction append_;
   DeviceFunction positions_;
+  DeviceFunction window_;
   DeviceFunction flags_;
   const char* type_ = "";
   size_t bytes_ = 0;

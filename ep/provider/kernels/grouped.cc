@@ -36,6 +36,7 @@ class Grouped final : public AttentionKernel {
     scale_ = info.Float("scale", 0.0F);
     rotates_ = info.Int("do_rotary", 0) != 0;
     interleaved_ = info.Int("rotary_interleaved", 0) != 0;
+    window_ = info.Int("local_window_size", -1);
     if (heads_ < 1 || kv_heads_ < 1) {
       return {StatusCode::kInvalidArgument,
               "GroupQueryAttention: num_heads or kv_num_heads below 1"};
@@ -93,6 +94,12 @@ class Grouped final : public AttentionKernel {
     tensors.out_at = device::StridesOf(call.q.tokens, heads_, call.q.size, false);
     if (inputs[kAdded].present() && !MaskOf(inputs[kAdded], shape, tensors)) {
       return context.TooManyDims({inputs[kQuery].dims, inputs[kAdded].dims});
+    }
+    Scratch seen;
+    if (window_ > 0 && window_ < shape.keys) {
+      const device::KvWindow window{call.lengths, 1,       shape.batches, shape.queries,
+                                    shape.keys,   window_, call.prompt};
+      TUNABLEOP_RETURN_IF_ERROR(Limit(context, window, seen, tensors));
     }
     return Attend(context, tensors, shape);
   }
@@ -259,6 +266,7 @@ class Grouped final : public AttentionKernel {
   DeviceFunction rotary_;
   int64_t heads_ = 0;
   int64_t kv_heads_ = 0;
+  int64_t window_ = -1;
   float scale_ = 0.0F;
   bool rotates_ = false;
   bool interleaved_ = false;
