@@ -341,13 +341,13 @@ def test_long_keys_are_divided() -> None:
 @on_card("cuda13")
 def test_layers_of_bert() -> None:
     config = EncoderConfig(layers=2, hidden=64, heads=2, intermediate=32, vocabulary=50, positions=64)
-    for sizes in ({}, {"batch": 2, "sequence": 9}):
+    fixed = {"batch": 2, "sequence": 9}
+    for sizes, products in (({}, 4), (fixed, 10)):  # with those that make queries, keys and values
         proto = bert.build(config, dtype=np.float16, **sizes)
         session = card_session(proto, claim="all")
-        told = str(tunableop.explain(session))
-        assert len([node for node in tunableop.explain(session).nodes if "Attention" in node.reason]) == 4, (
-            told
-        )
+        nodes = tunableop.explain(session).nodes
+        fused = [node for node in nodes if node.reason.endswith("fused as Attention")]
+        assert len(fused) == products, str(tunableop.explain(session))
         whole = bert.build(config, **sizes)
         reference = ort.InferenceSession(whole.SerializeToString(), providers=["CPUExecutionProvider"])
         mask = np.ones((2, 9), np.int64)
@@ -357,6 +357,83 @@ def test_layers_of_bert() -> None:
         (got,), (wanted,) = session.run(None, given), reference.run(None, given)
         np.testing.assert_allclose(got[0], wanted[0], rtol=3e-2, atol=3e-2)
         np.testing.assert_allclose(got[1, :5], wanted[1, :5], rtol=3e-2, atol=3e-2)
+
+
+SPLIT = (2, 9, 2, SIZE)
+PROJECTIONS = [
+    node
+    for part in "qkv"
+    for node in (
+        op("MatMul", f"x w{part}", f"m{part}"),
+        op("Add", f"b{part} m{part}", f"a{part}"),
+        op("Reshape", f"a{part} split", part),
+    )
+]
+
+
+def projected(nodes: list[onnx.NodeProto], dtype: str, outputs: Sequence[str] = ("Y",)) -> onnx.ModelProto:
+    """Queries, keys and values are made of x and z, [2, 9, 24]."""
+    kind = TYPES[dtype]
+    sizes = {"wq": (24, 64), "wk": (24, 64), "wv": (24, 64), "bq": (64,), "bk": (64,), "bv": (64,)}
+    inputs = [value(name, [2, 9, 24], kind) for name in ("x", "z")]
+    inputs.append(value("mask", [2, 1, 1, 9], kind))
+    made = model(graph([*nodes, *EXPORTED], inputs, [value(name, None, kind) for name in outputs]))
+    for seed, (name, dims) in enumerate(sizes.items()):
+        numbers = random(dims, seed) / 4
+        made.graph.initializer.append(helper.make_tensor(name, kind, dims, numbers.flatten().tolist()))
+    made.graph.initializer.append(helper.make_tensor("c", kind, (), [8.0]))
+    for name, dims in (("split", SPLIT), ("open", (0, -1, 2, SIZE))):
+        made.graph.initializer.append(helper.make_tensor(name, TensorProto.INT64, (4,), dims))
+    return made
+
+
+def swapped(change: dict[str, onnx.NodeProto | None]) -> list[onnx.NodeProto]:
+    """PROJECTIONS with other nodes, or none, in places of those names."""
+    changed = [change.get(node.name, node) for node in PROJECTIONS]
+    return [node for node in changed if node is not None]
+
+
+@on_card("cuda13")
+def test_queries_keys_and_values_are_one_product() -> None:
+    unbiased = [op("MatMul", f"x w{part}", f"m{part}") for part in "qkv"]
+    unbiased += [op("Reshape", f"m{part} open", part) for part in "qkv"]
+    one: dict[str, list[onnx.NodeProto]] = {
+        "with biases": PROJECTIONS,
+        "without": unbiased,
+        "of sizes that follow": swapped({part: op("Reshape", f"a{part} open", part) for part in "qkv"}),
+    }
+    apart_from: dict[str, tuple[list[onnx.NodeProto], Sequence[str]]] = {
+        "of another tensor": (swapped({"mk": op("MatMul", "z wk", "mk")}), ("Y",)),
+        "one without a bias": (
+            swapped({"av": None, "v": op("Reshape", "mv split", "v")}),
+            ("Y",),
+        ),
+        "read by others": (PROJECTIONS, ("Y", "ak")),
+    }
+    for dtype in ("fp16", "fp32"):
+        for what, nodes in one.items():
+            check_projected(nodes, dtype, ("Y",), what, 5)
+        for what, (nodes, names) in apart_from.items():
+            check_projected(nodes, dtype, names, what, 2)
+
+
+def check_projected(
+    nodes: list[onnx.NodeProto], dtype: str, outputs: Sequence[str], what: str, products: int
+) -> None:
+    session = card_session(
+        projected(nodes, dtype, outputs), claim="all", precision="tf32", settings=unoptimised()
+    )
+    told = tunableop.explain(session)
+    fused = [node for node in told.nodes if node.reason.endswith("fused as Attention")]
+    assert len(fused) == products, f"{what}: {told}"
+    given = {name: random((2, 9, 24), seed) for seed, name in enumerate("xz")}
+    given["mask"] = np.where(random((2, 1, 1, 9), 3) > 0.7, np.float32(-1000), np.float32(0))
+    given = {name: np.round(x * 16) / 16 for name, x in given.items()}
+    whole = projected(nodes, "fp32", outputs)
+    reference = ort.InferenceSession(whole.SerializeToString(), providers=["CPUExecutionProvider"])
+    expected = reference.run(None, given)
+    for got, wanted in zip(session.run(None, of_type(given, dtype)), expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=8e-3, atol=8e-3)  # of tf32, too
 
 
 def unoptimised() -> ort.SessionOptions:

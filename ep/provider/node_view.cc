@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "provider/element_type.h"
+#include "provider/kernels/element.h"
 #include "provider/ort_runtime.h"
 #include "tuner/elements.h"
 
@@ -85,6 +86,13 @@ std::optional<std::vector<int64_t>> ValueView::ConstantInts() const {
     return std::vector<int64_t>(first, first + read->count);
   }
   return std::nullopt;
+}
+
+std::span<const std::byte> ValueView::ConstantBytes() const {
+  const std::optional<Constant> read = ReadConstant(*this);
+  const size_t bytes = read ? ElementBytes(read->type) : 0;
+  if (bytes == 0 || read->data == nullptr) return {};
+  return {static_cast<const std::byte*>(read->data), static_cast<size_t>(read->count) * bytes};
 }
 
 std::optional<double> ValueView::ConstantNumber() const {

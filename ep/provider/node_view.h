@@ -1,8 +1,10 @@
 // A node of a graph as it is while nodes are claimed: names, types, constants, attributes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +25,8 @@ struct ValueView {
   bool present() const noexcept { return info != nullptr; }
   // The elements of a constant of type int64 or int32; nullopt: it is none.
   std::optional<std::vector<int64_t>> ConstantInts() const;
+  // The memory of a constant, as long as the graph is; empty: it is none, or has no element.
+  std::span<const std::byte> ConstantBytes() const;
   // The one element of a constant of any type to calculate with; nullopt: it is none, or has more.
   std::optional<double> ConstantNumber() const;
 };

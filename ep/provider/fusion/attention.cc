@@ -5,6 +5,7 @@
 
 #include "provider/fusion/attention_match.h"
 #include "provider/kernels/element.h"
+#include "provider/kernels/scratch.h"
 
 namespace tunableop {
 namespace {
@@ -22,26 +23,32 @@ struct Seen {
   int64_t Stride(size_t d) const noexcept { return dims[d] == 1 ? 0 : strides[d]; }
 };
 
-Seen SeenAs(const DeviceTensor& tensor, const std::array<size_t, kRank>& order) noexcept {
-  Sizes dims{1, 1, 1, 1};
-  const size_t missing = kRank - tensor.dims.size();
-  for (size_t d = missing; d < kRank; ++d) dims[d] = tensor.dims[d - missing];
-  Sizes strides{};
-  int64_t elements = 1;
-  for (size_t d = kRank; d-- > 0;) {
-    strides[d] = elements;
-    elements *= dims[d];
-  }
+// `strides`: of its dimensions as they are in memory.
+Seen SeenAs(const DeviceTensor& tensor, const std::array<size_t, kRank>& order,
+            const Sizes& strides) noexcept {
   Seen seen;
   seen.data = tensor.data;
+  const size_t missing = kRank - tensor.dims.size();
   for (size_t d = 0; d < kRank; ++d) {
-    seen.dims[d] = dims[order[d]];
+    if (order[d] >= missing) seen.dims[d] = tensor.dims[order[d] - missing];
     seen.strides[d] = strides[order[d]];
   }
   return seen;
 }
 
+Seen SeenAs(const DeviceTensor& tensor, const std::array<size_t, kRank>& order) noexcept {
+  Sizes strides{};
+  int64_t elements = 1;
+  for (size_t d = kRank; d-- > 0;) {
+    strides[d] = elements;
+    const size_t missing = kRank - tensor.dims.size();
+    if (d >= missing) elements *= tensor.dims[d - missing];
+  }
+  return SeenAs(tensor, order, strides);
+}
+
 constexpr std::array<size_t, kRank> kAsItIs{0, 1, 2, 3};
+using Operands = std::array<Seen, kRank>;  // q, k, v, mask
 
 // The size of a dimension that several have; -1: they do not broadcast.
 int64_t Common(std::initializer_list<int64_t> sizes) noexcept {
@@ -60,9 +67,14 @@ class FusedAttention final : public FusedKernel {
     std::optional<Attention> found = MatchWhole(info.graph(), &MatchAttention);
     if (!found) return NotThePattern(info);
     gpu_ = info.gpu();
-    q_ = info.Input(found->q.value.name);
-    k_ = info.Input(found->k.value.name);
-    v_ = info.Input(found->v.value.name);
+    if (found->projections) {
+      x_ = info.Input(found->projections->x.name);
+      TUNABLEOP_RETURN_IF_ERROR(products_.Init(info, *found->projections));
+    } else {
+      q_ = info.Input(found->q.value.name);
+      k_ = info.Input(found->k.value.name);
+      v_ = info.Input(found->v.value.name);
+    }
     if (found->mask) mask_ = info.Input(found->mask->name);
     type_ = ModuleType(found->type());
     bytes_ = ElementBytes(found->type());
@@ -76,19 +88,10 @@ class FusedAttention final : public FusedKernel {
   }
 
   Status Compute(OpContext& context) const override {
-    std::array<Seen, kRank> seen{};  // q, k, v, mask
-    const std::array<size_t, kRank> places{q_, k_, v_, mask_};
-    const std::array<const std::array<size_t, kRank>*, kRank> orders{
-        &parts_.q.order, &parts_.k.order, &parts_.v.order, &kAsItIs};
-    for (size_t i = 0; i < kRank; ++i) {
-      if (places[i] == FusedInfo::kAbsent) continue;
-      Result<DeviceTensor> tensor = context.Input(places[i]);
-      if (!tensor.ok()) return tensor.TakeStatus();
-      if (tensor.value().dims.size() > kRank || (i < 3 && tensor.value().dims.size() != kRank)) {
-        return context.TooManyDims({tensor.value().dims});
-      }
-      seen[i] = SeenAs(tensor.value(), *orders[i]);
-    }
+    Operands seen{};
+    Scratch projected;
+    if (x_ != FusedInfo::kAbsent) TUNABLEOP_RETURN_IF_ERROR(Project(context, seen, projected));
+    TUNABLEOP_RETURN_IF_ERROR(See(context, seen));
     device::AttentionShape shape;
     if (!ShapeOf(seen, shape)) {
       return context.Error(StatusCode::kInvalidArgument, "its operands' shapes do not fit");
@@ -107,8 +110,55 @@ class FusedAttention final : public FusedKernel {
   }
 
  private:
+  // What is an input.
+  Status See(OpContext& context, Operands& seen) const {
+    const std::array<size_t, kRank> places{q_, k_, v_, mask_};
+    const std::array<const std::array<size_t, kRank>*, kRank> orders{
+        &parts_.q.order, &parts_.k.order, &parts_.v.order, &kAsItIs};
+    for (size_t i = 0; i < kRank; ++i) {
+      if (places[i] == FusedInfo::kAbsent) continue;
+      Result<DeviceTensor> tensor = context.Input(places[i]);
+      if (!tensor.ok()) return tensor.TakeStatus();
+      if (tensor.value().dims.size() > kRank || (i < 3 && tensor.value().dims.size() != kRank)) {
+        return context.TooManyDims({tensor.value().dims});
+      }
+      seen[i] = SeenAs(tensor.value(), *orders[i]);
+    }
+    return Status::Ok();
+  }
+
+  // q, k and v as columns of one product.
+  Status Project(OpContext& context, Operands& seen, Scratch& projected) const {
+    Result<DeviceTensor> x = context.Input(x_);
+    if (!x.ok()) return x.TakeStatus();
+    const std::span<const int64_t> dims = x.value().dims;
+    if (dims.size() != 3 || dims[2] != products_.k()) return context.TooManyDims({dims});
+    const int64_t width = products_.width();
+    const int64_t rows = dims[0] * dims[1];
+    if (rows > 0) {
+      projected =
+          Scratch(*gpu_->memory(), static_cast<size_t>(rows * width) * bytes_, context.stream());
+      if (projected.data() == nullptr) {
+        return context.Error(StatusCode::kOutOfMemory, gpu_->memory()->LastFailure());
+      }
+      TUNABLEOP_RETURN_IF_ERROR(products_.Run(context, x.value().data, rows, projected.data()));
+    }
+    for (size_t i = 0; i < Projections::kCount; ++i) {
+      DeviceTensor part;
+      if (rows > 0) {
+        part.data = static_cast<std::byte*>(projected.data()) +
+                    static_cast<size_t>(products_.offset(i)) * bytes_;
+      }
+      const Sizes split{dims[0], dims[1], parts_.heads[i], parts_.size};
+      part.dims = split;
+      const Attention::Operand& operand = i == 0 ? parts_.q : i == 1 ? parts_.k : parts_.v;
+      seen[i] = SeenAs(part, operand.order, {dims[1] * width, width, parts_.size, 1});
+    }
+    return Status::Ok();
+  }
+
   // What the nodes would broadcast to. False: they could not.
-  bool ShapeOf(const std::array<Seen, kRank>& seen, device::AttentionShape& shape) const noexcept {
+  bool ShapeOf(const Operands& seen, device::AttentionShape& shape) const noexcept {
     const Seen& q = seen[0];
     const Seen& k = seen[1];
     const Seen& v = seen[2];
@@ -126,8 +176,8 @@ class FusedAttention final : public FusedKernel {
            v.dims[2] == shape.keys;
   }
 
-  Status Run(OpContext& context, const std::array<Seen, kRank>& seen,
-             const device::AttentionShape& shape, void* out) const {
+  Status Run(OpContext& context, const Operands& seen, const device::AttentionShape& shape,
+             void* out) const {
     const auto rows = [](const Seen& of) {
       return device::AttentionTensor{of.data, {of.Stride(0), of.Stride(2), of.Stride(1)}};
     };
@@ -150,20 +200,16 @@ class FusedAttention final : public FusedKernel {
     if (!call) {
       return context.Error(StatusCode::kNotSupported, "tensors of 2^30 vectors and more");
     }
-    void* scratch = nullptr;
+    Scratch scratch;
     if (call->scratch_bytes > 0) {
-      scratch = gpu_->memory()->Allocate(call->scratch_bytes, context.stream());
-      if (scratch == nullptr) {
+      scratch = Scratch(*gpu_->memory(), call->scratch_bytes, context.stream());
+      if (scratch.data() == nullptr) {
         return context.Error(StatusCode::kOutOfMemory, gpu_->memory()->LastFailure());
       }
-      call->SetScratch(scratch);
+      call->SetScratch(scratch.data());
     }
-    Status status = context.Launch(FunctionOf(call->entry), call->call);
-    if (scratch != nullptr) {
-      if (status.ok()) status = context.Launch(merge_, call->merge);
-      gpu_->memory()->Free(scratch);  // for who comes behind on this stream
-    }
-    return status;
+    TUNABLEOP_RETURN_IF_ERROR(context.Launch(FunctionOf(call->entry), call->call));
+    return scratch.data() != nullptr ? context.Launch(merge_, call->merge) : Status::Ok();
   }
 
   const DeviceFunction& FunctionOf(device::AttentionEntry entry) const noexcept {
@@ -172,11 +218,13 @@ class FusedAttention final : public FusedKernel {
   }
 
   std::shared_ptr<GpuSession> gpu_;
+  StackedProducts products_;
   Attention parts_;  // of the group's graph, which is gone: no names, no constants
   DeviceFunction plain_;
   DeviceFunction rows_;
   DeviceFunction keys_;
   DeviceFunction merge_;
+  size_t x_ = FusedInfo::kAbsent;  // of the projections, which make q, k and v
   size_t q_ = FusedInfo::kAbsent;
   size_t k_ = FusedInfo::kAbsent;
   size_t v_ = FusedInfo::kAbsent;
@@ -192,7 +240,9 @@ std::optional<Group> FindOf(const GraphIndex& graph, size_t last, bool floats) {
   }
   const char* type = ModuleType(found->type());
   const char* family = found->Family();
-  return Group{std::move(found->all), {{"attention", type, type}, {family, type, type}}};
+  Group group{std::move(found->all), {{"attention", type, type}, {family, type, type}}};
+  if (found->projections) group.modules.push_back({"bias_act", type, type});
+  return group;
 }
 
 std::optional<Group> FindHalves(const GraphIndex& graph, size_t last) {

@@ -55,7 +55,9 @@ class Matcher {
     TakeOperand(Input(*scores, 0), true, found_.q);
     TakeOperand(Input(*scores, 1), false, found_.k);
     TakeOperand(Input(product, 1), true, found_.v);
-    return Fits();
+    if (!Fits()) return false;
+    TakeProjections();
+    return true;
   }
 
  private:
@@ -185,6 +187,80 @@ class Matcher {
     if (found_.k.value.dims[found_.k.order[2]] != found_.size) return false;
     if (found_.v.value.dims[found_.v.order[3]] != found_.size) return false;
     return !found_.mask || found_.mask->dims.size() <= kRank;
+  }
+
+  // All three, or none.
+  void TakeProjections() {
+    const std::array<const Attention::Operand*, Projections::kCount> operands{&found_.q, &found_.k,
+                                                                              &found_.v};
+    const std::array<Order, Projections::kCount> orders{Order{0, 2, 1, 3}, Order{0, 2, 3, 1},
+                                                        Order{0, 2, 1, 3}};
+    Projections projections;
+    std::vector<size_t> nodes;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i]->order != orders[i] ||
+          !TakeProjection(operands[i]->value, i, projections, nodes)) {
+        return;
+      }
+    }
+    found_.projections = std::move(projections);
+    found_.all.insert(found_.all.end(), nodes.begin(), nodes.end());
+  }
+
+  bool TakeProjection(const ValueView& value, size_t i, Projections& projections,
+                      std::vector<size_t>& nodes) {
+    const std::optional<size_t> reshape = Inside(value, "Reshape");
+    if (!reshape) return false;
+    std::optional<size_t> product = Above(*reshape);
+    if (!product) return false;
+    nodes.push_back(*reshape);
+    if (Is(graph_, *product, "Add")) {
+      const size_t add = *product;
+      product = std::nullopt;
+      for (const size_t side : {size_t{0}, size_t{1}}) {
+        if (!Input(add, side).constant || Input(add, side).dims.size() != 1) continue;
+        projections.biases[i] = Input(add, side);
+        product = Above(add, 1 - side);
+      }
+      if (!product) return false;
+      nodes.push_back(add);
+    }
+    if (!Is(graph_, *product, "MatMul")) return false;
+    nodes.push_back(*product);
+    const ValueView& x = Input(*product, 0);
+    const ValueView& weight = Input(*product, 1);
+    if (!weight.constant || weight.dims.size() != 2 || weight.dims[0] < 1 || x.dims.size() != 3 ||
+        x.type != weight.type || x.type != found_.type()) {
+      return false;
+    }
+    const ValueView& bias = projections.biases[i];
+    if (bias.present() && (bias.dims[0] != weight.dims[1] || bias.type != x.type)) return false;
+    projections.weights[i] = weight;
+    if (i == 0) {
+      projections.x = x;
+      projections.name = graph_.node(*product).name();
+    }
+    if (x.name != projections.x.name || bias.present() != projections.biased() ||
+        weight.dims[0] != projections.weights[0].dims[0]) {
+      return false;
+    }
+    return SplitsColumns(*reshape, x, weight.dims[1], found_.heads[i]);
+  }
+
+  // Whether [a, b, columns] becomes [a, b, heads, size].
+  bool SplitsColumns(size_t reshape, const ValueView& x, int64_t columns, int64_t& heads) const {
+    const std::optional<std::vector<int64_t>> shape = Input(reshape, 1).ConstantInts();
+    if (!shape || shape->size() != kRank || graph_.node(reshape).Int("allowzero", 0) != 0) {
+      return false;
+    }
+    size_t free = 0;
+    for (const size_t d : {size_t{0}, size_t{1}}) {
+      const int64_t size = (*shape)[d];
+      if (size == -1) ++free;
+      if (size > 0 && size != x.dims[d]) return false;
+    }
+    heads = (*shape)[2];
+    return free <= 1 && heads > 0 && (*shape)[3] == found_.size && heads * found_.size == columns;
   }
 
   const GraphIndex& graph_;

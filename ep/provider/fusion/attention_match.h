@@ -9,6 +9,7 @@
 
 #include "kernels/attention_launch.h"
 #include "provider/fusion/graph_index.h"
+#include "provider/fusion/stacked_products.h"
 
 namespace tunableop {
 
@@ -24,6 +25,10 @@ struct Attention {
   Operand q;  // as multiplied: [batch, head, query, size]
   Operand k;  // [batch, head, size, key]
   Operand v;  // [batch, head, key, size]
+  // Where q, k and v are nothing but products of one tensor, whose columns are heads: those, and
+  // how many heads each has.
+  std::optional<Projections> projections;
+  std::array<int64_t, Projections::kCount> heads{};
   std::optional<ValueView> mask;
   device::AttentionMask mask_is = device::AttentionMask::kAdded;
   float fill = -std::numeric_limits<float>::infinity();

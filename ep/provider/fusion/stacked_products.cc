@@ -1,0 +1,112 @@
+#include "provider/fusion/stacked_products.h"
+
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "gemm/device_queue.h"
+#include "kernels/bias_act_launch.h"
+#include "provider/element_type.h"
+#include "provider/kernels/element.h"
+#include "provider/kernels/kernel.h"
+
+namespace tunableop {
+namespace {
+
+// Matrices of `rows` each, beside one another.
+std::vector<std::byte> Beside(std::span<const ValueView> matrices, size_t rows) {
+  std::vector<std::byte> all;
+  for (size_t r = 0; r < rows; ++r) {
+    for (const ValueView& matrix : matrices) {
+      const std::span<const std::byte> bytes = matrix.ConstantBytes();
+      const size_t row = bytes.size() / rows;
+      all.insert(all.end(), bytes.begin() + r * row, bytes.begin() + (r + 1) * row);
+    }
+  }
+  return all;
+}
+
+Result<KeptMemory> OnCard(GpuSession& gpu, const std::vector<std::byte>& bytes) {
+  KeptMemory memory(gpu.memory(), bytes.size());
+  if (memory.data() == nullptr) {
+    return Status(StatusCode::kOutOfMemory, gpu.memory()->LastFailure());
+  }
+  const NativeStream stream = gpu.streams()->own();
+  TUNABLEOP_RETURN_IF_ERROR(gpu.device().Copy(memory.data(), bytes.data(), bytes.size(),
+                                              CopyKind::kHostToDevice, stream));
+  TUNABLEOP_RETURN_IF_ERROR(gpu.device().Synchronize(stream));  // for all streams
+  return memory;
+}
+
+}  // namespace
+
+Status StackedProducts::Init(const FusedInfo& info, const Projections& projections) {
+  state_ = info.state();
+  gpu_ = info.gpu();
+  const ONNXTensorElementDataType type = projections.x.type;
+  type_ = *DataTypeOf(type);
+  k_ = projections.weights[0].dims[0];
+  for (size_t i = 0; i < Projections::kCount; ++i) {
+    offsets_[i] = width_;
+    width_ += projections.weights[i].dims[1];
+  }
+  const std::vector<std::byte> weights = Beside(projections.weights, static_cast<size_t>(k_));
+  if (weights.size() != static_cast<size_t>(k_ * width_) * SizeOf(type_)) {
+    return {StatusCode::kInternal, "the weights of a group are not there"};
+  }
+  Result<KeptMemory> kept = OnCard(*gpu_, weights);
+  if (!kept.ok()) return kept.TakeStatus();
+  weights_ = std::move(kept).value();
+  if (projections.biased()) {
+    const std::vector<std::byte> biases = Beside(projections.biases, 1);
+    kept = OnCard(*gpu_, biases);
+    if (!kept.ok()) return kept.TakeStatus();
+    biases_ = std::move(kept).value();
+    const char* module = ModuleType(type);
+    Result<DeviceFunction> after =
+        gpu_->card().kernels().Get("bias_act", module, module, "bias_add");
+    if (!after.ok()) return after.TakeStatus();
+    after_ = std::move(after).value();
+  }
+  node_ = state_->AddNode("MatMul", std::string(projections.name));
+  state_->AddWeight(weights.size());
+  return Status::Ok();
+}
+
+Status StackedProducts::Run(const OpContext& context, const void* a, int64_t m, void* out) const {
+  Problem problem;
+  problem.m = m;
+  problem.n = problem.ldb = problem.ldc = width_;
+  problem.k = problem.lda = k_;
+  problem.a_type = problem.b_type = problem.c_type = type_;
+  problem.b_constant = 1;
+  problem.threads = 0;
+  if (type_ == DataType::kFloat32) problem.precision = state_->options().precision;
+  Operands operands;
+  operands.a = a;
+  operands.b = weights_.data();
+  operands.c = out;
+  problem.align_a = AlignmentClass(a);
+  problem.align_b = AlignmentClass(operands.b);
+  problem.align_c = AlignmentClass(out);
+  QueueExecutor executor(context.queue());
+  const bool biased = biases_.data() != nullptr;
+  if (biased && has_epilogue_.load(std::memory_order_relaxed)) {
+    problem.epilogue = Epilogue::kBias;
+    operands.bias = biases_.data();
+    Status status = state_->Run(problem, operands, executor, *node_);
+    if (status.code() != StatusCode::kNotSupported) return status;
+    has_epilogue_.store(false, std::memory_order_relaxed);  // no library here has it
+    problem.epilogue = Epilogue::kNone;
+    operands.bias = nullptr;
+  }
+  TUNABLEOP_RETURN_IF_ERROR(state_->Run(problem, operands, executor, *node_));
+  if (!biased) return Status::Ok();
+  device::BiasActTensors tensors;
+  tensors.x = tensors.out = out;
+  tensors.x_stride = width_;
+  tensors.bias = biases_.data();
+  return context.Launch(after_, device::PrepareBiasAct(tensors, m, width_, 1.0, SizeOf(type_)));
+}
+
+}  // namespace tunableop

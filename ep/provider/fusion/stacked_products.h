@@ -1,0 +1,82 @@
+// Products of one A by several weights as one: the weights beside one another, copied once.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "gemm/problem.h"
+#include "gemm/status.h"
+#include "provider/fusion/fusion.h"
+#include "provider/gpu/memory_pool.h"
+
+namespace tunableop {
+
+// Memory of a session's card for as long as this lives.
+class KeptMemory {
+ public:
+  KeptMemory() noexcept = default;
+  KeptMemory(std::shared_ptr<MemoryPool> pool, size_t bytes)
+      : pool_(std::move(pool)), memory_(pool_->Reserve(bytes)) {}
+  KeptMemory(KeptMemory&& other) noexcept { Swap(other); }
+  KeptMemory& operator=(KeptMemory&& other) noexcept {
+    KeptMemory(std::move(other)).Swap(*this);
+    return *this;
+  }
+  ~KeptMemory() {
+    if (memory_ != nullptr) pool_->Free(memory_);
+  }
+  void* data() const noexcept { return memory_; }  // null: there was none
+
+ private:
+  void Swap(KeptMemory& other) noexcept {
+    std::swap(pool_, other.pool_);
+    std::swap(memory_, other.memory_);
+  }
+
+  std::shared_ptr<MemoryPool> pool_;
+  void* memory_ = nullptr;
+};
+
+// Three products of [m, k] by constants [k, n] of their own, and rows of biases: what attention
+// begins with.
+struct Projections {
+  static constexpr size_t kCount = 3;
+
+  ValueView x;  // [..., k]
+  std::array<ValueView, kCount> weights;
+  std::array<ValueView, kCount> biases;  // all, or none
+  std::string_view name;                 // of the first product's node
+
+  bool biased() const noexcept { return biases[0].present(); }
+};
+
+// The results are beside one another, too: [m, width()]. Thread-safe once made.
+class StackedProducts {
+ public:
+  Status Init(const FusedInfo& info, const Projections& projections);
+  // `a`: [m, k()]. Queues the work.
+  Status Run(const OpContext& context, const void* a, int64_t m, void* out) const;
+
+  int64_t k() const noexcept { return k_; }
+  int64_t width() const noexcept { return width_; }
+  // Of the results of the product in a row, in elements.
+  int64_t offset(size_t product) const noexcept { return offsets_[product]; }
+
+ private:
+  std::shared_ptr<SessionState> state_;
+  std::shared_ptr<GpuSession> gpu_;
+  std::shared_ptr<GemmNode> node_;
+  KeptMemory weights_;  // [k, width]
+  KeptMemory biases_;   // [width]; nothing: there are none
+  DeviceFunction after_;
+  DataType type_ = DataType::kFloat32;
+  int64_t k_ = 0;
+  int64_t width_ = 0;
+  std::array<int64_t, Projections::kCount> offsets_{};
+  mutable std::atomic<bool> has_epilogue_{true};  // until the card's libraries say otherwise
+};
+
+}  // namespace tunableop
