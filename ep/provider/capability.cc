@@ -258,6 +258,7 @@ Status Support(OrtEpGraphSupportInfo* support, const std::vector<NodeView>& node
     }
     OrtNodeFusionOptions options{};
     options.ort_version_supported = Ort().version;
+    options.drop_constant_initializers = found.group.copies_constants;
     TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().ep_api->EpGraphSupportInfo_AddNodesToFuse(
         support, members.data(), members.size(), &options));
   }

@@ -241,7 +241,11 @@ std::optional<Group> FindOf(const GraphIndex& graph, size_t last, bool floats) {
   const char* type = ModuleType(found->type());
   const char* family = found->Family();
   Group group{std::move(found->all), {{"attention", type, type}, {family, type, type}}};
-  if (found->projections) group.modules.push_back({"bias_act", type, type});
+  if (found->projections) {
+    group.modules.push_back({"bias_act", type, type});
+    group.copies_constants =
+        !found->projections->x.constant && !(found->mask && found->mask->constant);
+  }
   return group;
 }
 
@@ -261,7 +265,7 @@ bool Suits(const FusionPlace& place) noexcept { return device::AttentionTilesRun
 Fusion AttentionFusion() noexcept { return {{.op = "Attention"}, &FindHalves, &Make, &Suits}; }
 
 Fusion AttentionTf32Fusion() noexcept {
-  return {{.op = "Attention"}, &FindFloats, &Make, +[](const FusionPlace& place) {
+  return {{.op = "AttentionTf32"}, &FindFloats, &Make, +[](const FusionPlace& place) {
             return place.precision == Precision::kTf32 && Suits(place);
           }};
 }

@@ -32,6 +32,8 @@ struct Group {
   std::vector<ModuleName> modules;  // of ep/kernels that the kernel will ask for
   // Of the nodes, those that would be left to the CPU by themselves, since they compute shapes.
   std::vector<size_t> shapes = {};
+  // The kernel copies what it needs of constants when it is made: they are no inputs of its calls.
+  bool copies_constants = false;
 };
 
 // What a kernel is told when it is made: the group as a graph of its own, and where its values are
