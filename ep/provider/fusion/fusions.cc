@@ -6,6 +6,7 @@
 #include "provider/fusion/masked_softmax.h"
 #include "provider/fusion/norm.h"
 #include "provider/fusion/product.h"
+#include "provider/fusion/projections.h"
 #include "provider/fusion/rotary.h"
 #include "provider/fusion/scaled_cast.h"
 #include "provider/fusion/shape_scalar.h"
@@ -22,6 +23,7 @@ std::span<const Fusion> Fusions() noexcept {
       MaskedSoftmaxFusion(),
       RotaryFusion(),
       // With a product.
+      ProjectionsFusion(),
       ProductFusion(),
       EmbeddingFusion(),
       // Elementwise.

@@ -74,9 +74,22 @@ Status StackedProducts::Init(const FusedInfo& info, const Projections& projectio
 }
 
 Status StackedProducts::Run(const OpContext& context, const void* a, int64_t m, void* out) const {
+  return RunColumns(context, 0, width_, a, m, out);
+}
+
+Status StackedProducts::RunPart(const OpContext& context, size_t product, const void* a, int64_t m,
+                                void* out) const {
+  const int64_t end = product + 1 < offsets_.size() ? offsets_[product + 1] : width_;
+  return RunColumns(context, offsets_[product], end - offsets_[product], a, m, out);
+}
+
+Status StackedProducts::RunColumns(const OpContext& context, int64_t first, int64_t columns,
+                                   const void* a, int64_t m, void* out) const {
+  const size_t skipped = static_cast<size_t>(first) * SizeOf(type_);
   Problem problem;
   problem.m = m;
-  problem.n = problem.ldb = problem.ldc = width_;
+  problem.n = problem.ldc = columns;
+  problem.ldb = width_;
   problem.k = problem.lda = k_;
   problem.a_type = problem.b_type = problem.c_type = type_;
   problem.b_constant = 1;
@@ -84,16 +97,17 @@ Status StackedProducts::Run(const OpContext& context, const void* a, int64_t m, 
   if (type_ == DataType::kFloat32) problem.precision = state_->options().precision;
   Operands operands;
   operands.a = a;
-  operands.b = weights_.data();
+  operands.b = static_cast<const std::byte*>(weights_.data()) + skipped;
   operands.c = out;
   problem.align_a = AlignmentClass(a);
   problem.align_b = AlignmentClass(operands.b);
   problem.align_c = AlignmentClass(out);
   QueueExecutor executor(context.queue());
-  const bool biased = biases_.data() != nullptr;
-  if (biased && has_epilogue_.load(std::memory_order_relaxed)) {
+  if (biases_.data() == nullptr) return state_->Run(problem, operands, executor, *node_);
+  const void* const bias = static_cast<const std::byte*>(biases_.data()) + skipped;
+  if (has_epilogue_.load(std::memory_order_relaxed)) {
     problem.epilogue = Epilogue::kBias;
-    operands.bias = biases_.data();
+    operands.bias = bias;
     Status status = state_->Run(problem, operands, executor, *node_);
     if (status.code() != StatusCode::kNotSupported) return status;
     has_epilogue_.store(false, std::memory_order_relaxed);  // no library here has it
@@ -101,12 +115,11 @@ Status StackedProducts::Run(const OpContext& context, const void* a, int64_t m, 
     operands.bias = nullptr;
   }
   TUNABLEOP_RETURN_IF_ERROR(state_->Run(problem, operands, executor, *node_));
-  if (!biased) return Status::Ok();
   device::BiasActTensors tensors;
   tensors.x = tensors.out = out;
-  tensors.x_stride = width_;
-  tensors.bias = biases_.data();
-  return context.Launch(after_, device::PrepareBiasAct(tensors, m, width_, 1.0, SizeOf(type_)));
+  tensors.x_stride = columns;
+  tensors.bias = bias;
+  return context.Launch(after_, device::PrepareBiasAct(tensors, m, columns, 1.0, SizeOf(type_)));
 }
 
 }  // namespace tunableop

@@ -59,6 +59,9 @@ class StackedProducts {
   Status Init(const FusedInfo& info, const Projections& projections);
   // `a`: [m, k()]. Queues the work.
   Status Run(const OpContext& context, const void* a, int64_t m, void* out) const;
+  // Only one of the products: [m, its columns].
+  Status RunPart(const OpContext& context, size_t product, const void* a, int64_t m,
+                 void* out) const;
 
   int64_t k() const noexcept { return k_; }
   int64_t width() const noexcept { return width_; }
@@ -66,6 +69,10 @@ class StackedProducts {
   int64_t offset(size_t product) const noexcept { return offsets_[product]; }
 
  private:
+  // Columns of the weights that lie beside one another.
+  Status RunColumns(const OpContext& context, int64_t first, int64_t columns, const void* a,
+                    int64_t m, void* out) const;
+
   std::shared_ptr<SessionState> state_;
   std::shared_ptr<GpuSession> gpu_;
   std::shared_ptr<GemmNode> node_;

@@ -10,6 +10,7 @@
 #include "kernels/attention_launch.h"
 #include "kernels/bias_act_launch.h"
 #include "kernels/rotary_launch.h"
+#include "kernels/split_columns_launch.h"
 
 namespace py = pybind11;
 
@@ -120,6 +121,17 @@ std::string Attention(const std::string& t0, const py::array& q, const py::array
   return NameOf(made->entry) + std::string(" ") + std::to_string(made->call.args.splits);
 }
 
+// x [rows, all columns] to three arrays [rows, some].
+bool SplitColumns(const std::string& t0, const py::array& x, py::array& first, py::array& second,
+                  py::array& third, uint32_t blocks) {
+  return RunPrepared(
+      KernelOf("split_columns", t0, t0, "split_columns"),
+      PrepareSplitColumns(
+          x.data(), {first.mutable_data(), second.mutable_data(), third.mutable_data()}, x.shape(0),
+          {first.shape(1), second.shape(1), third.shape(1)}, BytesOf(t0)),
+      blocks);
+}
+
 bool RotaryHalves(const std::string& t0, const py::array& x, py::array& out,
                   const py::array& cosines, const py::array& sines, uint32_t blocks) {
   RotaryHalvesTensors tensors;
@@ -148,6 +160,8 @@ void BindLayers(py::module_& module) {
              py::arg("past_by_end") = false, py::arg("past") = 0, py::arg("tiles") = false,
              py::arg("divided") = false, py::arg("keeps_false") = false,
              py::arg("fill") = -std::numeric_limits<float>::infinity(), py::arg("zeros") = false);
+  module.def("split_columns", &SplitColumns, py::arg("t0"), py::arg("x"), py::arg("first"),
+             py::arg("second"), py::arg("third"), py::arg("blocks"));
   module.def("rotary", &Rotary, py::arg("t0"), py::arg("x"), py::arg("out"), py::arg("cosines"),
              py::arg("sines"), py::arg("blocks"), options, py::arg("positions") = py::none(),
              py::arg("interleaved") = false, py::arg("heads_outside") = false,
