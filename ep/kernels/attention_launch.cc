@@ -10,7 +10,6 @@ namespace {
 constexpr int64_t kChunk = 4;        // numbers that are read at a time
 constexpr int64_t kChunksOfOne = 4;  // chunks of a thread: kChunks on a card
 constexpr int64_t kBlock = 128;
-constexpr int64_t kMostOfFloats = 64;  // numbers of a vector that tiles of floats have room for
 constexpr int64_t kWarpRows = 16;
 constexpr int64_t kBlockRows = 64;
 constexpr int64_t kMost = int64_t{1} << 30;
@@ -84,7 +83,7 @@ AttentionArgs ArgsOf(const AttentionTensors& tensors, const AttentionShape& shap
 int64_t PlanTiles(const AttentionShape& shape, AttentionEntry& entry) noexcept {
   const int64_t rows = shape.queries * (shape.heads / shape.kv_heads);
   const int64_t outside = shape.batches * shape.kv_heads;
-  const bool few = outside * Parts(rows, kBlockRows) < kFewBlocks;
+  const bool few = rows <= kWarpRows || outside * Parts(rows, kBlockRows) < kFewBlocks;
   entry = few ? AttentionEntry::kKeys : AttentionEntry::kRows;
   return outside * Parts(rows, few ? kWarpRows : kBlockRows);
 }
@@ -149,7 +148,7 @@ const char* NameOf(AttentionEntry entry) noexcept {
 }
 
 const char* AttentionTilesFamily(std::string_view type, int64_t size, bool tf32) noexcept {
-  const bool floats = tf32 && type == "f32" && size <= kMostOfFloats;
+  const bool floats = tf32 && type == "f32";
   if (!floats && type != "f16" && type != "bf16") return nullptr;
   switch (size) {
     case 32:

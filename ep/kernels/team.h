@@ -6,7 +6,7 @@
 namespace tunableop::device {
 
 // The most threads of a block, and so of partial results.
-constexpr int kMostThreads = 512;
+[[maybe_unused]] constexpr int kMostThreads = 512;
 
 // So many packs of its row a thread keeps in registers, where the row is not longer. PlanRows
 // knows.

@@ -148,10 +148,10 @@ def test_keys_in_parts(kind: str, blocks: int) -> None:
     check(out[1], np.full_like(expected[1], np.nan), kind)
 
 
-HALVES = [(kind, size) for kind in ("f16", "bf16") for size in (32, 64, 96, 128)]
+SIZES = [(kind, size) for kind in KINDS for size in (32, 64, 96, 128)]
 
 
-@pytest.mark.parametrize(("kind", "size"), [*HALVES, ("f32", 32), ("f32", 64)])
+@pytest.mark.parametrize(("kind", "size"), SIZES)
 def test_entries_for_tensor_cores_are_right_without_them(kind: str, size: int, blocks: int) -> None:
     for shape, how in (
         ((1, 2, 1, 5, 300, size), "attention_keys 3"),
@@ -165,7 +165,7 @@ def test_entries_for_tensor_cores_are_right_without_them(kind: str, size: int, b
 def test_tiles_need_vectors_of_their_size_and_aligned() -> None:
     q, k, v = operands((1, 2, 1, 5, 30, 64), "f16")
     run("f16", q, k, v, 1, how="attention_keys 1", tiles=True)
-    run("f32", *(np.repeat(x, 2, -1) for x in (q, k, v)), 1, how="attention 1", tiles=True)
+    run("f32", *(x[..., :40] for x in (q, k, v)), 1, how="attention 1", tiles=True)
     run("f16", *(x[..., :48] for x in (q, k, v)), 1, how="attention 1", tiles=True)
     wide = np.zeros((1, 1, 30, 68), np.float16)
     wide[..., :64] = k
