@@ -191,7 +191,7 @@ def apart(session: ort.InferenceSession) -> list[str]:
     """The kinds of nodes that do not run as one, sorted; but for Casts."""
     told = tunableop.explain(session)
     every = [*told.nodes, *told.operators]
-    alone = (node.op_type for node in every if not "fused as Attention" in node.reason)
+    alone = (node.op_type for node in every if "fused as Attention" not in node.reason)
     return sorted(kind for kind in alone if kind != "Cast")
 
 

@@ -9,7 +9,7 @@
 // that share keys: those are read once for all of them. While the scores of a tile of keys are made
 // its values arrive, and while these are summed the next tile's keys.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-#include "kernels/attention_work.h"
+#include "kernels/attention_finish.h"
 #else
 #include "kernels/attention_plain.h"
 #endif
@@ -330,35 +330,7 @@ struct Tiles {
       StorePack(own + 8 * kPadded + p * 8, Pack<float, 2>{{part.sums[p][2], part.sums[p][3]}});
     }
     SyncBlock();
-    for (UInt32 i = ThreadInBlock(); i < kRowWarps * 16 * kEights; i += kBlock) {
-      const UInt32 number = i / kEights;
-      const UInt32 eight = i - number * kEights;
-      const UInt32 warp = number / 16 * kKeyWarps;
-      const UInt32 within = number % 16;
-      float largest = -Infinity();
-      TUNABLEOP_UNROLL
-      for (UInt32 w = 0; w < kKeyWarps; ++w) {
-        largest = fmaxf(largest, shared.statistics[warp + w][within][0]);
-      }
-      const float from = largest == -Infinity() ? 0.0F : largest;
-      float total = 0.0F;
-      float sum[8] = {};
-      TUNABLEOP_UNROLL
-      for (UInt32 w = 0; w < kKeyWarps; ++w) {
-        const float factor = PowerOfTwo(shared.statistics[warp + w][within][0] - from);
-        total += shared.statistics[warp + w][within][1] * factor;
-        const float* const at = all + ((warp + w) * 16 + within) * kPadded + eight * 8;
-        TUNABLEOP_UNROLL
-        for (UInt32 half = 0; half < 2; ++half) {
-          const auto four = LoadPack<float, 4>(at + half * 4);
-          TUNABLEOP_UNROLL
-          for (UInt32 e = 0; e < 4; ++e) sum[half * 4 + e] += four.at[e] * factor;
-        }
-      }
-      const Row row =
-          RowAt(args, work, work.first_row + (number / 16 * kRowTiles + t) * 16 + within);
-      if (row.there) WriteEight(args, work, row, eight, sum, largest, total);
-    }
+    WriteRows<kRowWarps, kRowTiles>(args, work, t, all, shared.statistics);
   }
 };
 

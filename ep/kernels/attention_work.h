@@ -151,41 +151,4 @@ TUNABLEOP_DEVICE void MaskPair(const AttentionArgs& args, Int64 at, bool second,
   }
 }
 
-TUNABLEOP_DEVICE void WriteFours(float* to, const float (&eight)[8]) {
-  TUNABLEOP_UNROLL
-  for (UInt32 half = 0; half < 2; ++half) {
-    StorePack(to + half * 4, Pack<float, 4>{{eight[half * 4], eight[half * 4 + 1],
-                                             eight[half * 4 + 2], eight[half * 4 + 3]}});
-  }
-}
-
-// Eight numbers of a row, or, where the keys are divided, of a part's sum.
-TUNABLEOP_DEVICE void WriteEight(const AttentionArgs& args, const Work& work, const Row& row,
-                                 UInt32 eight, const float (&sum)[8], float largest, float total) {
-  if (args.partial != nullptr) {
-    const Int64 number =
-        (static_cast<Int64>(work.batch) * args.heads + row.head) * args.queries + row.query;
-    WriteFours(PartialSum(args, work.split, number) + eight * 8, sum);
-    if (eight != 0) return;
-    float* const weights = PartialWeight(args, work.split, number);
-    weights[0] = largest * kLn2;
-    weights[1] = total;
-    return;
-  }
-  const float factor = 1.0F / (total < args.least_weight ? args.least_weight : total);
-  float result[8];
-  TUNABLEOP_UNROLL
-  for (UInt32 e = 0; e < 8; ++e) result[e] = sum[e] * factor;
-  T* const out = static_cast<T*>(args.out) + work.batch * args.out_at.batch +
-                 row.head * args.out_at.head + row.query * args.out_at.token + eight * 8;
-  if constexpr (Alike<T, float>::kValue) {
-    WriteFours(reinterpret_cast<float*>(out), result);
-  } else {
-    Pack<UInt32, 4> packed;
-    TUNABLEOP_UNROLL
-    for (UInt32 e = 0; e < 4; ++e) packed.at[e] = PairOf<T>(result[e * 2], result[e * 2 + 1]);
-    StorePack(reinterpret_cast<UInt32*>(out), packed);
-  }
-}
-
 }  // namespace tunableop::device::TUNABLEOP_MODULE
