@@ -1,6 +1,6 @@
 #include "provider/fusion/stacked_products.h"
 
-#include <cstring>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -44,7 +44,9 @@ Status StackedProducts::Init(const FusedInfo& info, const Projections& projectio
   state_ = info.state();
   gpu_ = info.gpu();
   const ONNXTensorElementDataType type = projections.x.type;
-  type_ = *DataTypeOf(type);
+  const std::optional<DataType> known = DataTypeOf(type);
+  if (!known) return {StatusCode::kInternal, "a group of products of a type that has none"};
+  type_ = *known;
   k_ = projections.weights[0].dims[0];
   for (size_t i = 0; i < Projections::kCount; ++i) {
     offsets_[i] = width_;
