@@ -11,6 +11,7 @@
 #include "backends/gpu/devices.h"
 #include "gemm/status.h"
 #include "provider/fusion/fusions.h"
+#include "provider/gpu/cards.h"
 #include "provider/operators.h"
 #include "provider/ort_runtime.h"
 #include "provider/selftest.h"
@@ -314,6 +315,11 @@ std::string Call(const std::string& method, const json& arguments) {
   if (method == "selftest_cases") return Dump(SelfTestCases(arguments));
   if (method == "selftest_case") return Dump(SelfTestCase(arguments));
   if (method == "operators") return Dump(OperatorTable());
+  if (method == "warm_up") {
+    Card* card = FindCard(Text(arguments, "backend"), arguments.value("ordinal", 0));
+    if (card != nullptr) card->StartWarmUp();
+    return "{}";
+  }
   if (method == "measure_stock") return Dump(MeasureStock(arguments));
   const std::shared_ptr<SessionState> state = Session(arguments);
   if (method == "stats") {

@@ -142,7 +142,7 @@ OrtStatus* Factory::CreateEpImpl(OrtEpFactory* self, const OrtHardwareDevice* co
           GpuSession::Create(*card.value(), GraphLimits(options.value(), *card.value()));
       if (!made.ok()) return made.TakeStatus();
       gpu = std::move(made).value();
-      gpu->WarmUp();
+      card.value()->StartWarmUp();
     }
     const Log log = logger != nullptr ? Log(logger) : DefaultLog();
     auto state =

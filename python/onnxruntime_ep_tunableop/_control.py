@@ -315,6 +315,13 @@ def operators() -> list[dict[str, Any]]:
     return list(json.loads(_core.control(get_library_path(), "operators", "{}"))["operators"])
 
 
+def warm_up(device: str) -> None:
+    """Begins what a card needs some time for, in the background; of the CPU: nothing."""
+    backend, _, ordinal = device.partition(":")
+    if ordinal:
+        _core.control(get_library_path(), "warm_up", json.dumps({"backend": backend, "ordinal": int(ordinal)}))
+
+
 def fusions() -> list[str]:
     """Names of the patterns of nodes that run as one on cards, in the order in which they are looked for."""
     return list(json.loads(_core.control(get_library_path(), "operators", "{}"))["fusions"])

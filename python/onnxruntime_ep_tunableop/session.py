@@ -68,6 +68,7 @@ def session_options(
         _devices.add_stock(result, _arguments.stock(device, texts, result))
     else:
         _devices.check_company(device, others)
+        _control.warm_up(device.id)
         _arguments.add(result, others)
     return result
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <system_error>
 
 #include "backends/rtc/code_cache.h"
 #include "backends/rtc/kernel_library.h"
@@ -94,7 +95,9 @@ Result<std::unique_ptr<Card>> Card::Create(const Gpu& gpu) {
 }
 
 Card::Card(const Gpu& gpu) noexcept : gpu_(gpu) {}
-Card::~Card() = default;
+Card::~Card() {
+  if (warm_up_.joinable()) warm_up_.join();
+}
 
 KernelLibrary& Card::kernels() {
   std::call_once(kernels_made_, [this] {
@@ -161,10 +164,16 @@ bool Card::Runs(DataType type) {
   return (types_ & bit) != 0;
 }
 
-void Card::WarmUp() noexcept {
+void Card::StartWarmUp() noexcept {
+  if (warmed_.test_and_set()) return;
   try {
-    Runs(DataType::kFloat32);
-  } catch (const std::exception&) {  // no memory: whoever needs it asks again
+    warm_up_ = std::thread([this]() noexcept {
+      try {
+        Runs(DataType::kFloat32);
+      } catch (const std::exception&) {  // no memory: whoever needs it asks again
+      }
+    });
+  } catch (const std::system_error&) {  // no threads left: it is done when it is needed
   }
 }
 

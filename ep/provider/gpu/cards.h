@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "abi/ort_c_api.h"
@@ -48,10 +49,9 @@ class Card {
   // Whether some library has kernels for this type of elements. They are asked, until one has: that
   // none has may be for want of memory.
   bool Runs(DataType type);
-  // True once in a process: the caller is to have what takes long the first time done ahead.
-  bool BeginWarmUp() noexcept { return !warmed_.test_and_set(); }
-  // Loads libraries, and makes them and our own kernels ready: what a first session would wait for.
-  void WarmUp() noexcept;
+  // Begins on another thread what the card and its libraries need some time for when they are first
+  // used, once in a process; ONNX Runtime reads the model meanwhile. Who needs it waits for it.
+  void StartWarmUp() noexcept;
 
   void Add(MemoryPool* pool);
   void Remove(MemoryPool* pool) noexcept;
@@ -77,6 +77,7 @@ class Card {
   std::mutex mutex_;  // on making what is made late
   OrtHardwareDevice* hardware_device_ = nullptr;
   std::atomic_flag warmed_;
+  std::thread warm_up_;
   uint32_t types_ = 0;  // that have kernels: 1 << DataType
   std::once_flag kernels_made_;
   std::unique_ptr<KernelLibrary> kernels_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include "provider/ort_runtime.h"
@@ -86,23 +85,7 @@ Result<const void*> GpuSession::Ones(DataType type, int64_t count, NativeStream 
   return constants_.back()->memory.data();
 }
 
-void GpuSession::WarmUp() {
-  if (!card_.BeginWarmUp()) return;
-  try {
-    warm_up_ = std::make_unique<std::thread>([&card = card_] { card.WarmUp(); });
-  } catch (const std::system_error&) {  // no threads left: it is done when it is needed
-  }
-}
-
 void GpuSession::Close() noexcept {
-  if (warm_up_ != nullptr) {
-    if (forks_ == Forks()) {
-      warm_up_->join();
-      warm_up_.reset();
-    } else {
-      static_cast<void>(warm_up_.release());  // another process's
-    }
-  }
   graphs_->Close();
   streams_->Close();
   memory_->Close();

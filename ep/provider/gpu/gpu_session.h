@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "abi/ort_c_api.h"
@@ -55,10 +54,6 @@ class GpuSession {
   // Waits for what was queued on our own stream, and reports what went wrong in it.
   Status Synchronize() const { return streams_->SynchronizeOwn(); }
 
-  // Begins on another thread what the card needs some time for when it is first used, unless some
-  // session has. ONNX Runtime reads the model meanwhile.
-  void WarmUp();
-
   // The session ends: waits for our own stream and gives memory back; what tensors still hold goes
   // with them. A lost card is not waited for.
   void Close() noexcept;
@@ -76,7 +71,6 @@ class GpuSession {
   const std::shared_ptr<MemoryPool> host_memory_;
   const std::unique_ptr<Graphs> graphs_;
   const uint64_t forks_;
-  std::unique_ptr<std::thread> warm_up_;
   std::atomic<uint64_t> kernels_{0};
   std::array<std::atomic<const Constants*>, kTypes> ones_{};
   std::mutex mutex_;  // on making constants

@@ -143,9 +143,9 @@ Status AttentionKernel::Append(const OpContext& context, const device::KvAppend&
 
 Status AttentionKernel::Limit(const OpContext& context, const device::KvWindow& window,
                               Scratch& seen, device::AttentionTensors& tensors) const {
-  const int64_t flags = window.batches * window.queries * window.keys;
-  if (flags == 0) return Status::Ok();
-  TUNABLEOP_RETURN_IF_ERROR(Take(context, static_cast<size_t>(flags), seen));
+  const int64_t count = window.batches * window.queries * window.keys;
+  if (count == 0) return Status::Ok();
+  TUNABLEOP_RETURN_IF_ERROR(Take(context, static_cast<size_t>(count), seen));
   TUNABLEOP_RETURN_IF_ERROR(context.Launch(window_, device::PrepareKvWindow(window, seen.data())));
   tensors.mask = {seen.data(), {window.queries * window.keys, window.keys, 0}};
   tensors.mask_step = 1;
