@@ -16,7 +16,7 @@ import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
 import pytest
 from onnx import TensorProto, helper
-from support.cards import card_session, on_card
+from support.cards import backend, card_session, on_card
 from support.graphs import graph, model, value
 from support.sessions import random
 
@@ -196,7 +196,12 @@ def apart(session: ort.InferenceSession) -> list[str]:
 
 
 def check(
-    session: ort.InferenceSession, pattern: Pattern, given: Sequence[Feeds], dtype: str, **how: Any
+    session: ort.InferenceSession,
+    pattern: Pattern,
+    given: Sequence[Feeds],
+    dtype: str,
+    tolerance: float = 0.0,
+    **how: Any,
 ) -> None:
     """Answers as the CPU provider's, in floats."""
     proto = built(pattern, "fp32", **how)
@@ -205,14 +210,15 @@ def check(
         expected = reference.run(None, feed)
         for got, wanted in zip(session.run(None, of_type(feed, dtype)), expected, strict=True):
             assert got.shape == wanted.shape
-            np.testing.assert_allclose(got, wanted, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+            most = tolerance or TOLERANCE[dtype]
+            np.testing.assert_allclose(got, wanted, rtol=most, atol=most)
 
 
 @on_card("rocm7")
 def test_cards_without_these_kernels_calculate_each_node() -> None:
     for pattern in PATTERNS.values():
         session = card_session(built(pattern, "fp16"), claim="all")
-        assert "MatMul" in apart(session)
+        assert ("MatMul" in apart(session)) == (backend() == "hip")
         check(session, pattern, [feeds(pattern, shape) for shape in SHAPES], "fp16")
 
 
@@ -234,7 +240,7 @@ def test_floats_are_one_where_they_may_be_rounded() -> None:
         check(exact, pattern, given, "fp32")
         session = card_session(built(pattern, "fp32"), claim="all", precision="tf32")
         assert not apart(session), f"{name} {tunableop.explain(session)}"
-        check(session, pattern, given, "fp32")
+        check(session, pattern, given, "fp32", tolerance=6e-3)
 
 
 @on_card("cuda13")

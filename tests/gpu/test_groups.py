@@ -7,14 +7,18 @@ from typing import Any
 
 import pytest
 import test_groups_activation
+import test_groups_attention
 import test_groups_models
 import test_groups_norm
+import test_groups_projections
 import test_groups_scores
 
 MODULES: list[ModuleType] = [
     test_groups_norm,
     test_groups_activation,
     test_groups_scores,
+    test_groups_attention,
+    test_groups_projections,
     test_groups_models,
 ]
 
