@@ -169,7 +169,9 @@ void Card::StartWarmUp() noexcept {
   try {
     warm_up_ = std::thread([this]() noexcept {
       try {
-        Runs(DataType::kFloat32);
+        for (const DataType type : {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16}) {
+          Runs(type);
+        }
       } catch (const std::exception&) {  // no memory: whoever needs it asks again
       }
     });
