@@ -56,11 +56,11 @@ using StockAdvice = std::function<std::optional<std::string>(const NodeFacts&)>;
 // What is claimed in a session.
 struct ClaimRules {
   ClaimPolicy policy = ClaimPolicy::kAuto;
-  std::string place;              // where its kernels run, for a person: "a CPU", "cuda:0"
+  std::string place;  // where its kernels run, for a person: "a CPU", "cuda:0"
   // Whether a type has kernels there. Asked of the types that the model has: a card's libraries
   // take some time to say it.
   std::function<bool(DataType)> runs = {};
-  bool leaves_computed = false;   // MatMul and Gemm whose B is no constant, to another provider
+  bool leaves_computed = false;  // MatMul and Gemm whose B is no constant, to another provider
   bool on_card = false;
   // On a card, of nodes that are no MatMul or Gemm: why none is claimed; empty: those of
   // operators.h are.

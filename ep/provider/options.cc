@@ -233,7 +233,8 @@ Status ReadOne(std::string_view key, std::string_view value, Options& options) {
           "'; the options are: tuning, cache, cache_size, warmup_iter, max_tuning_ms, min_gain, "
           "verify, candidates, claim, fusion, precision, device, threads, measure_mode, "
           "revalidate_ms, max_tuning_bytes, max_session_ms, max_day_ms, background_share, "
-          "background_hold_share, buckets, trace, fused_groups, enable_graph, max_graphs, graph_memory"};
+          "background_hold_share, buckets, trace, fused_groups, enable_graph, max_graphs, "
+          "graph_memory"};
 }
 
 }  // namespace

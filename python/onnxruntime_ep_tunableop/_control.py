@@ -319,7 +319,9 @@ def warm_up(device: str) -> None:
     """Begins what a card needs some time for, in the background; of the CPU: nothing."""
     backend, _, ordinal = device.partition(":")
     if ordinal:
-        _core.control(get_library_path(), "warm_up", json.dumps({"backend": backend, "ordinal": int(ordinal)}))
+        _core.control(
+            get_library_path(), "warm_up", json.dumps({"backend": backend, "ordinal": int(ordinal)})
+        )
 
 
 def fusions() -> list[str]:

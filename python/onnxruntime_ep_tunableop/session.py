@@ -123,7 +123,7 @@ class InferenceSession(ort.InferenceSession):
             a turn although runs are always in flight; 0: never, which may leave problems unmeasured.
         buckets: "pow2" lets one measured m serve its whole range (1, 2, 3-4, 5-8 ...), "off" measures each.
         trace: CSV file to which every sample of every measurement is appended.
-        fused_groups: on a card, nodes for which there is one kernel (a product with its biases, say) run as one.
+        fused_groups: on a card, nodes for which there is one kernel (a product and its biases) run as one.
         enable_graph: on a card, capture runs into graphs and replay those (onnxruntime >= 1.26).
         max_graphs: graphs at the same time, at most; the least recently used go.
         graph_memory: bytes of the card that belong to graphs, at most; 0: a quarter of its memory.
