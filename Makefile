@@ -16,13 +16,15 @@ SOURCES := CMakeLists.txt pyproject.toml $(shell find ep python models -type f -
            $(shell find tests/native tests/gpu_sim -name CMakeLists.txt -o -name '*.cc' -o -name '*.h')
 # The same build makes what only tests need, in build/tests; nothing of it is in the wheel.
 TESTS_FLAG := --config-settings=cmake.define.TUNABLEOP_BUILD_TESTS=ON
+# Several files at once: headers are read once, and it takes half the time.
+TOGETHER_FLAG := --config-settings=cmake.define.CMAKE_UNITY_BUILD=ON
 
 $(VENV)/.installed: $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	rm -rf dist
 	@echo "building the wheel, without further words: some two minutes on two free cores"
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist $(TESTS_FLAG) $(WHEEL_FLAGS) .
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist $(TESTS_FLAG) $(TOGETHER_FLAG) $(WHEEL_FLAGS) .
 	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps dist/*.whl
 	$(BIN)/python -m pip install --quiet "onnxruntime-ep-tunableop[openblas,models]" --find-links dist
 	touch $@
