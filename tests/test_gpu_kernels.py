@@ -12,6 +12,7 @@ import onnx
 import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
 import pytest
+from onnx import helper
 from support import narrow
 from support.cards import (
     BOTH,
@@ -24,7 +25,8 @@ from support.cards import (
     on_card,
     value_on_card,
 )
-from support.graphs import gemm_model, matmul_model
+from support.graphs import gemm_model, graph, matmul_model, value
+from support.graphs import model as simple_model
 from support.sessions import EP, assigned, ours
 
 KINDS = list(narrow.TYPES)
@@ -325,6 +327,37 @@ def test_an_elected_kernel_gets_the_transposed_weight_it_reads() -> None:
     made = count("mallocs") - before
     session.run(None, feeds)
     assert count("mallocs") - before == made, "the copy is made once"
+
+
+@on_card("cuda13")
+def test_products_of_one_tensor_keep_a_transposed_weight_each() -> None:
+    """They share a problem, and were made anew for each call while they shared a place, too."""
+    rows, size = 300, 64
+    weights = {f"W{i}": narrow.random((size, size), "fp32", i) for i in range(3)}
+    nodes = [helper.make_node("MatMul", ["X", f"W{i}"], [f"Y{i}"]) for i in range(3)]
+    inputs = [value("X", ["batch", "rows", size])]
+    model = simple_model(graph(nodes, inputs, [value(f"Y{i}", None) for i in range(3)], weights))
+    x = narrow.random((1, rows, size), "fp32", 9)
+    tuned = card_session(model, tuning="online", claim="all")
+    tuned.run(None, {"X": x})
+    told = tunableop.explain(tuned)
+    assert {node.reason.partition(", fused as ")[2] for node in told.nodes} == {"Projections"}
+    results = tunableop.get_tuning_results(tuned)
+    (entry,) = results["machines"][0]["entries"]
+    listed = entry["default_kernel"].split(":", 1)
+    entry["winner"] |= {"library": listed[0], "kernel": listed[1] + "/bt", "opaque_id": -1}
+    session = card_session(model, tuning="cached", claim="all")
+    assert tunableop.set_tuning_results(session, results) == []
+    took = []
+    for _ in range(4):
+        before = count("mallocs"), count("copies")
+        got = session.run(None, {"X": x})
+        took.append((count("mallocs") - before[0], count("copies") - before[1]))
+        for i in range(3):
+            np.testing.assert_allclose(got[i], x @ weights[f"W{i}"], rtol=1e-4, atol=1e-4)
+    assert took[0] > took[1] == took[2] == took[3], "the copies are made once"
+    (shape,) = tunableop.explain(session).shapes
+    assert shape.kernel.endswith("/bt")
 
 
 @on_card("cuda13")

@@ -115,6 +115,8 @@ class TransposedWeight {
     }
     return owned_->of == b ? owned_->memory.data() : nullptr;
   }
+  // There is one, whoever's.
+  bool taken() const noexcept { return copy_.load(std::memory_order_acquire) != nullptr; }
   // It could not be made, and is not to be tried again.
   void Refuse() noexcept { refused_.store(true, std::memory_order_relaxed); }
   bool refused() const noexcept { return refused_.load(std::memory_order_relaxed); }

@@ -111,6 +111,9 @@ const void* SessionState::MakeTransposed(const Entry& entry, const Operands& ope
   const DeviceQueue* queue = executor.queue();
   const Problem& problem = entry.record.problem;
   if (queue == nullptr || node.transposed.refused() || IsCapturing(executor)) return nullptr;
+  // A node with several: one is kept, and to make the others again for each call would take longer
+  // than any kernel saves.
+  if (node.transposed.taken()) return nullptr;
   const std::shared_ptr<const Backend> backend = target_.Find(entry.record.winner.library);
   const size_t bytes = BytesOfTransposedB(problem);
   const size_t ceiling = queue->device().info().memory_bytes / kTransposedShare;

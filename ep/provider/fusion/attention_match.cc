@@ -236,10 +236,8 @@ class Matcher {
     const ValueView& bias = projections.biases[i];
     if (bias.present() && (bias.dims[0] != weight.dims[1] || bias.type != x.type)) return false;
     projections.weights[i] = weight;
-    if (i == 0) {
-      projections.x = x;
-      projections.name = graph_.node(*product).name();
-    }
+    projections.names[i] = graph_.node(*product).name();
+    if (i == 0) projections.x = x;
     if (x.name != projections.x.name || bias.present() != projections.biased() ||
         weight.dims[0] != projections.weights[0].dims[0]) {
       return false;

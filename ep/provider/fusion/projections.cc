@@ -94,6 +94,7 @@ bool AddBranch(const GraphIndex& graph, size_t matmul, size_t i, ProjectionParts
     return false;
   }
   parts.projections.weights[i] = weight;
+  parts.projections.names[i] = node.name();
   parts.outs[i] = node.outputs()[0].name;
   parts.members.push_back(matmul);
   const std::optional<size_t> add = OnlyConsumerOf(graph, parts.outs[i], "Add");
@@ -144,7 +145,6 @@ std::optional<ProjectionParts> MatchProjections(const GraphIndex& graph, size_t 
     ++found;
   }
   if (found != kCount) return std::nullopt;
-  parts.projections.name = graph.node(parts.members[0]).name();
   const Projections& all = parts.projections;
   for (size_t i = 0; i < kCount; ++i) {
     if (all.biases[i].present() != all.biased() ||

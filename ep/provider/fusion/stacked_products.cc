@@ -70,23 +70,27 @@ Status StackedProducts::Init(const FusedInfo& info, const Projections& projectio
     if (!after.ok()) return after.TakeStatus();
     after_ = std::move(after).value();
   }
-  node_ = state_->AddNode("MatMul", std::string(projections.name));
+  node_ = state_->AddNode("MatMul", std::string(projections.names[0]));
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    parts_[i] = state_->AddNode("MatMul", std::string(projections.names[i]));
+  }
   state_->AddWeight(weights.size());
   return Status::Ok();
 }
 
 Status StackedProducts::Run(const OpContext& context, const void* a, int64_t m, void* out) const {
-  return RunColumns(context, 0, width_, a, m, out);
+  return RunColumns(context, 0, width_, a, m, out, *node_);
 }
 
 Status StackedProducts::RunPart(const OpContext& context, size_t product, const void* a, int64_t m,
                                 void* out) const {
   const int64_t end = product + 1 < offsets_.size() ? offsets_[product + 1] : width_;
-  return RunColumns(context, offsets_[product], end - offsets_[product], a, m, out);
+  return RunColumns(context, offsets_[product], end - offsets_[product], a, m, out,
+                    *parts_[product]);
 }
 
 Status StackedProducts::RunColumns(const OpContext& context, int64_t first, int64_t columns,
-                                   const void* a, int64_t m, void* out) const {
+                                   const void* a, int64_t m, void* out, GemmNode& node) const {
   const size_t skipped = static_cast<size_t>(first) * SizeOf(type_);
   Problem problem;
   problem.m = m;
@@ -105,18 +109,18 @@ Status StackedProducts::RunColumns(const OpContext& context, int64_t first, int6
   problem.align_b = AlignmentClass(operands.b);
   problem.align_c = AlignmentClass(out);
   QueueExecutor executor(context.queue());
-  if (biases_.data() == nullptr) return state_->Run(problem, operands, executor, *node_);
+  if (biases_.data() == nullptr) return state_->Run(problem, operands, executor, node);
   const void* const bias = static_cast<const std::byte*>(biases_.data()) + skipped;
   if (has_epilogue_.load(std::memory_order_relaxed)) {
     problem.epilogue = Epilogue::kBias;
     operands.bias = bias;
-    Status status = state_->Run(problem, operands, executor, *node_);
+    Status status = state_->Run(problem, operands, executor, node);
     if (status.code() != StatusCode::kNotSupported) return status;
     has_epilogue_.store(false, std::memory_order_relaxed);  // no library here has it
     problem.epilogue = Epilogue::kNone;
     operands.bias = nullptr;
   }
-  TUNABLEOP_RETURN_IF_ERROR(state_->Run(problem, operands, executor, *node_));
+  TUNABLEOP_RETURN_IF_ERROR(state_->Run(problem, operands, executor, node));
   device::BiasActTensors tensors;
   tensors.x = tensors.out = out;
   tensors.x_stride = columns;

@@ -47,8 +47,8 @@ struct Projections {
 
   ValueView x;  // [..., k]
   std::array<ValueView, kCount> weights;
-  std::array<ValueView, kCount> biases;  // all, or none
-  std::string_view name;                 // of the first product's node
+  std::array<ValueView, kCount> biases;        // all, or none
+  std::array<std::string_view, kCount> names;  // of the products' nodes
 
   bool biased() const noexcept { return biases[0].present(); }
 };
@@ -69,13 +69,15 @@ class StackedProducts {
   int64_t offset(size_t product) const noexcept { return offsets_[product]; }
 
  private:
-  // Columns of the weights that lie beside one another.
+  // Columns of the weights that lie beside one another; `node`: whose they are.
   Status RunColumns(const OpContext& context, int64_t first, int64_t columns, const void* a,
-                    int64_t m, void* out) const;
+                    int64_t m, void* out, GemmNode& node) const;
 
   std::shared_ptr<SessionState> state_;
   std::shared_ptr<GpuSession> gpu_;
+  // Of all, and of each: what a node keeps of its weight is that weight's alone.
   std::shared_ptr<GemmNode> node_;
+  std::array<std::shared_ptr<GemmNode>, Projections::kCount> parts_;
   KeptMemory weights_;  // [k, width]
   KeptMemory biases_;   // [width]; nothing: there are none
   DeviceFunction after_;
