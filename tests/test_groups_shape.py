@@ -125,3 +125,59 @@ def test_whole_numbers_and_other_operators() -> None:
             assert np.array_equal(got, expected)
     _, ops = ran(session, feeds)
     assert not [op for _, op in ops if op.startswith("Memcpy")], ops
+
+
+@on_card("cuda13")
+def test_numbers_of_which_more_is_asked_are_calculated_where_they_were() -> None:
+    number = [
+        helper.make_node("Tanh", ["X"], ["x"]),
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Cast", ["shape"], ["sizes"], to=TensorProto.FLOAT),
+        helper.make_node("Gather", ["sizes", "last"], ["s"]),
+    ]
+    row = [
+        helper.make_node("Unsqueeze", ["sizes", "first"], ["matrix"]),
+        helper.make_node("Gather", ["matrix", "zero"], ["row"]),
+        helper.make_node("Transpose", ["x"], ["t"], perm=[0, 2, 1]),
+        helper.make_node("Mul", ["t", "row"], ["Y"]),
+    ]
+    table = [
+        helper.make_node("Unsqueeze", ["sizes", "first"], ["across"]),
+        helper.make_node("Unsqueeze", ["sizes", "second"], ["down"]),
+        helper.make_node("Mul", ["across", "down"], ["table"]),
+        helper.make_node("Gather", ["table", "zero"], ["row"]),
+        *row[2:],
+    ]
+    near = {
+        "applied twice": [
+            *number,
+            helper.make_node("Mul", ["x", "s"], ["a"]),
+            helper.make_node("Mul", ["a", "s"], ["Y"]),
+        ],
+        "applied to what nobody reads": [
+            *number,
+            helper.make_node("Mul", ["x", "s"], ["a"]),
+            helper.make_node("Div", ["x", "s"], ["Y"]),
+        ],
+        "a row of sizes": [*number[:3], *row],
+        "sizes by sizes": [*number[:3], *table],
+    }
+    constants = {
+        "last": np.array(-1, np.int64),
+        "zero": np.array(0, np.int64),
+        "first": np.array([0], np.int64),
+        "second": np.array([1], np.int64),
+    }
+    for what, nodes in near.items():
+        used = {name for node in nodes for name in node.input}
+        kept: dict[str, Any] = {name: array for name, array in constants.items() if name in used}
+        proto = onnx.shape_inference.infer_shapes(
+            model(graph(nodes, [value("X", ["a", 3, "c"])], [value("Y", None)], kept))
+        )
+        stock = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+        session = card_session(proto, settings=profiled(), claim="all")
+        assert "Shape+Scale" not in str(tunableop.explain(session)), what
+        for sizes in ((2, 3, 4), (1, 3, 7)):
+            feeds = {"X": random(sizes, 1)}
+            expected = stock.run(None, feeds)[0]
+            np.testing.assert_allclose(session.run(None, feeds)[0], expected, rtol=1e-5, err_msg=what)

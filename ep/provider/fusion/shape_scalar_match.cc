@@ -110,6 +110,7 @@ class Matcher {
     if (!step || step->count < 1 || step->count > SmallNumbers::kMost) return std::nullopt;
     step->type = value.type;
     if (!IsWhole(value.type) && !IsFloating(value.type)) return std::nullopt;
+    if (step->count > 1 && value.dims.size() != 1) return std::nullopt;  // steps count, no more
     found_.steps.push_back(*step);
     known_[value.name] = found_.steps.size() - 1;
     return found_.steps.size() - 1;
@@ -236,13 +237,20 @@ class Matcher {
     return true;
   }
 
-  // Nothing on the way is read by anybody else, and no end is on the way.
+  bool IsOfEnd(std::string_view value) const {
+    const std::optional<size_t> maker = graph_.Producer(value);
+    return maker && std::any_of(found_.ends.begin(), found_.ends.end(),
+                                [&](const ShapeScalar::End& end) { return end.node == *maker; });
+  }
+
+  // Nothing on the way is read by anybody else, and no end is on the way or reads another.
   bool IsClosed(const ValueView& scalar) const {
     const auto inside = [&](size_t node) {
       return std::find(found_.chain.begin(), found_.chain.end(), node) != found_.chain.end();
     };
     for (const ShapeScalar::End& end : found_.ends) {
-      if (inside(end.node)) return false;
+      const std::string_view tensor = graph_.node(end.node).inputs()[1 - end.scalar].name;
+      if (inside(end.node) || IsOfEnd(tensor)) return false;
     }
     for (const size_t node : found_.chain) {
       for (const ValueView& value : graph_.node(node).outputs()) {
