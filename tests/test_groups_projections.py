@@ -76,6 +76,8 @@ def test_others_stay_apart() -> None:
     near: dict[str, tuple[list[onnx.NodeProto], list[str]]] = {
         "two of them": (PLAIN[:2], OUTPUTS[:2]),
         "a fourth": ([*PLAIN, op("MatMul", "X wq", "Z")], [*OUTPUTS, "Z"]),
+        "one that nobody reads": (PLAIN, OUTPUTS[1:]),
+        "a sum that nobody reads": (BIASED, OUTPUTS[:2]),
         "one with biases": ([*BIASED[:2], *PLAIN[1:]], OUTPUTS),
         "one by what is computed": (
             [op("Neg", "wq", "n"), op("MatMul", "X n", "Yq"), *PLAIN[1:]],

@@ -49,7 +49,7 @@ class Finder {
   }
 
   bool Possible(const Group& group) const {
-    const auto may_be_in = [&](size_t i) { return Free(i) || IsShapes(group, i); };
+    const auto may_be_in = [&](size_t i) { return (Free(i) || IsShapes(group, i)) && IsRead(i); };
     return std::all_of(group.nodes.begin(), group.nodes.end(), may_be_in) && !ReadsHost(group) &&
            !ComesBack(group);
   }
