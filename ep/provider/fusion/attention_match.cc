@@ -103,7 +103,10 @@ class Matcher {
     for (const size_t side : {size_t{1}, size_t{2}}) {
       const std::optional<size_t> above = Above(*scores, side);
       const std::optional<double> fill = Input(*scores, 3 - side).ConstantNumber();
-      if (!above || !fill || !LeadsToProduct(*above)) continue;
+      if (!above || !fill || Input(*scores, 3 - side).dims.size() > kRank ||
+          !LeadsToProduct(*above)) {
+        continue;
+      }
       found_.mask = Input(*scores, 0);
       found_.mask_is =
           side == 1 ? device::AttentionMask::kKeepsTrue : device::AttentionMask::kKeepsFalse;
