@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
+import pytest
 from onnx import TensorProto, helper
 from support.cards import BOTH, card_session, on_card
 from support.graphs import graph, model, value
@@ -96,6 +99,31 @@ def test_what_others_read_stays_apart() -> None:
         session = card_session(proto, claim="all", settings=unoptimised())
         assert not fused(session), f"{what}: {tunableop.explain(session)}"
         check(session, proto)
+
+
+@on_card(*BOTH)
+def test_a_model_that_is_written_has_no_groups() -> None:
+    """ONNX Runtime refuses to write them."""
+    nodes = [
+        helper.make_node("MatMul", ["X", "W"], ["a"], name="product"),
+        helper.make_node("Add", ["a", "B"], ["Y"], name="bias"),
+    ]
+    proto = layers(nodes, ["Y"])
+    with tempfile.TemporaryDirectory() as folder:
+        for given in (False, True):
+            path = Path(folder) / f"{given}.onnx"
+            options = tunableop.session_options(tuning="off", claim="all") if given else ort.SessionOptions()
+            options.optimized_model_filepath = str(path)
+            named: dict[str, Any] = {} if given else {"tuning": "off", "claim": "all"}
+            session = tunableop.InferenceSession(proto.SerializeToString(), options, **named)
+            assert not fused(session), str(tunableop.explain(session))
+            check(session, proto)
+            written = onnx.load(path)
+            check(tunableop.InferenceSession(written.SerializeToString(), tuning="off"), proto)
+        options = ort.SessionOptions()
+        options.optimized_model_filepath = str(path)
+        with pytest.raises(Exception, match="compiled nodes"):
+            tunableop.InferenceSession(proto.SerializeToString(), options, tuning="off", fused_groups=True)
 
 
 def unoptimised() -> ort.SessionOptions:

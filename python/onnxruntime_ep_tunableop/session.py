@@ -27,6 +27,7 @@ logger = logging.getLogger("tunableop")
 _saved_at_exit: weakref.WeakSet[InferenceSession] = weakref.WeakSet()
 
 GRAPHS = "enable_graph"
+GROUPS = "fused_groups"
 NO_CPU_FALLBACK = "session.disable_cpu_ep_fallback"
 
 #: What ort.InferenceSession takes by keyword only. It ignores others, so a misspelt option would be lost.
@@ -219,6 +220,14 @@ class InferenceSession(ort.InferenceSession):
         )
         if not _options.config_entry(options, _options.RECORD_ASSIGNMENT):
             options.add_session_config_entry(_options.RECORD_ASSIGNMENT, "1")
+        groups = _options.PREFIX + GROUPS
+        if options.optimized_model_filepath and not (
+            texts.get(GROUPS) or _options.config_entry(options, groups)
+        ):
+            # ONNX Runtime writes no model in which several nodes have become one.
+            texts = texts | {GROUPS: "0"}
+            if _arguments.has_providers(options):  # which decide alone
+                options.add_session_config_entry(groups, "0")
         self._graphs: _graphs.Graphs | None = None
         entry = _options.config_entry(options, _options.PREFIX + GRAPHS)
         wants_graphs = (texts.get(GRAPHS) or entry) == "1"
