@@ -263,6 +263,18 @@ def test_what_a_kernel_does_not_do_is_refused_in_words() -> None:
         ("RotaryEmbedding", [x, ints(0), cache, cache], {"scale": 2.0} | contrib, "a scale has no kernel"),
         ("MultiHeadAttention", [x, x, x[..., :4]], {"num_heads": 2} | contrib, "values of another size"),
         (
+            "MultiHeadAttention",
+            [x, x, x, None, np.ones((2, 3, 3), np.int32)],
+            {"num_heads": 2} | contrib,
+            "a key_padding_mask of 3 dimensions has no kernel",
+        ),
+        (
+            "MultiHeadAttention",
+            [x, random((2, 2, 3, 4), 4), random((2, 2, 3, 4), 5), random((24,), 6)],
+            {"num_heads": 2} | contrib,
+            "a bias of heads that are apart already has no kernel",
+        ),
+        (
             "GroupQueryAttention",
             [x, x, x, None, None, lengths, total],
             {"smooth_softmax": 1} | heads,

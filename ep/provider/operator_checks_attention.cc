@@ -90,6 +90,10 @@ std::optional<std::string> MultiHeadOfOthers(const NodeView& node) {
   if (std::optional<std::string> why = OtherTypes(node, {1, 2, 3, 5, 6, 7})) return why;
   if (std::optional<std::string> why = Given(node, {8, 9})) return why;
   if (node.Has(6) != node.Has(7)) return "a past of only one of keys and values has no kernel";
+  if (RankOf(node, 4) > 2) return "a key_padding_mask of 3 dimensions has no kernel";
+  if (node.Has(3) && (RankOf(node, 0) != 3 || RankOf(node, 1) != 3 || RankOf(node, 2) != 3)) {
+    return "a bias of heads that are apart already has no kernel";
+  }
   if (node.Has(4) && node.Has(5) && RankOf(node, 4) != 1) {
     return "a key_padding_mask beside an attention_bias has no kernel";
   }
