@@ -1,6 +1,7 @@
 #include "core/modules.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <memory>
