@@ -203,14 +203,16 @@ def plan(args: argparse.Namespace) -> Plan:
     return Plan(args.rounds or base.rounds, base.block, base.warm_up, base.seed)
 
 
-def fresh_process(*arguments: str, timeout: float = 600) -> str:
+def fresh_process(*arguments: str, timeout: float = 600, sees: Mapping[str, str] | None = None) -> str:
     """What a new Python process, on all processors, prints; `arguments` as on Python's own command line.
 
-    The process starts at the root of the repository and sees no TUNABLEOP_* variable: options are what is
-    passed. Raises SystemExit with the last line of its error output when it fails or takes too long.
+    The process starts at the root of the repository and sees no TUNABLEOP_* variable but those in `sees`:
+    options are what is passed. Raises SystemExit with the last line of its error output when it fails or
+    takes too long.
     """
     os.sched_setaffinity(0, PROCESSORS)  # a child inherits what this thread was pinned to
     kept = {key: value for key, value in os.environ.items() if not key.startswith("TUNABLEOP_")}
+    kept |= sees or {}
     command = [sys.executable, *arguments]
     try:
         done = subprocess.run(

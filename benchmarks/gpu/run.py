@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu import alone, end_to_end, overhead, selftest, shapes
+from benchmarks.gpu import alone, create, end_to_end, overhead, selftest, shapes
 from benchmarks.gpu import card as cards
 from benchmarks.gpu.card import Card
 from benchmarks.gpu.report import Clock, Report
@@ -28,6 +28,7 @@ PARTS: dict[str, Callable[[Card, Any, Clock], Report]] = {
     "shapes": shapes.run,
     "end_to_end": end_to_end.run,
     "overhead": overhead.run,
+    "create": create.run,
     "alone": alone.run,
 }
 
@@ -44,7 +45,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--markdown", type=Path, metavar="FILE", help="what is printed")
     made.add_argument("--max-tuning-ms", type=int, default=300, help="for each problem (default: 300)")
     shapes.add_arguments(made.add_argument_group("shapes"))
-    end_to_end.add_arguments(made.add_argument_group("end_to_end, alone"))
+    end_to_end.add_arguments(made.add_argument_group("end_to_end, alone, create"))
+    create.add_arguments(made.add_argument_group("create"))
     return made
 
 

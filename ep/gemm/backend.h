@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -86,6 +87,14 @@ class Backend {
   // What a saved choice is valid for: a change of this string makes entries of the library stale.
   // Version and instruction set ("0.1.0+avx512"), or version and build of a vendor library.
   virtual std::string identity() const = 0;
+
+  // Whether it has kernels for plain products of this type, where that can be said without asking
+  // the library, whose first answer for a type may take it 100 ms. Nothing: ask for Candidates.
+  virtual std::optional<bool> KnownToRun(DataType /*type*/) const noexcept { return std::nullopt; }
+
+  // Why no candidates come of anything just now: the library has no memory for what it needs before
+  // it can be asked, say. OK: it can be asked.
+  virtual Status Ready() const { return Status::Ok(); }
 
   // Kernels that can run `problem`, the library's own best guess first. Empty: none can. The first
   // is what runs when nothing was measured (the default kernel), so it must be right and never a

@@ -72,6 +72,10 @@ class Device {
   // done with.
   virtual Status Copy(void* to, const void* from, size_t bytes, CopyKind kind,
                       NativeStream stream) const = 0;
+  // On the card: `rows` times `width` bytes, which lie `to_step` and `from_step` bytes apart,
+  // none less than its width. The two do not overlap.
+  virtual Status CopyRows(void* to, size_t to_step, const void* from, size_t from_step,
+                          size_t width, size_t rows, NativeStream stream) const = 0;
   // Sets every byte.
   virtual Status Fill(void* to, uint8_t value, size_t bytes, NativeStream stream) const = 0;
 

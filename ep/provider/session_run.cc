@@ -309,6 +309,11 @@ Result<std::shared_ptr<const Entry>> SessionState::DefaultEntry(const Problem& p
         std::string(kEveryKernelIsDenied) + ", this one only because " + std::string(kDeathReason);
     return std::shared_ptr<const Entry>(std::move(entry));
   }
+  for (const std::shared_ptr<const Backend>& backend : target_.backends()) {
+    if (const Status ready = backend->Ready(); !ready.ok()) {
+      reasons += "; " + std::string(ready.message());
+    }
+  }
   return Status(StatusCode::kNotSupported,
                 "no kernel can run (" + ToString(problem) + ")" + reasons);
 }

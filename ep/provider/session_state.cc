@@ -42,7 +42,7 @@ SessionState::SessionState(Options options, Log log, Target target)
                    [this] { LookAround(); }},
                   options_.tuner.max_scratch_bytes / kQueueShare, options_.background_share),
       stock_(MakeStockBackend(options_.tuner.max_scratch_bytes / kStockShare)),
-      watch_(std::make_unique<MachineWatch>(target_.MakeSensors())) {
+      watch_(std::make_unique<MachineWatch>([this] { return target_.MakeSensors(); })) {
   reporting_.store(options_.verbose || log_.debug_enabled());
   if (options_.trace_path.empty()) return;
   Result<std::unique_ptr<Trace>> trace = Trace::Open(options_.trace_path);

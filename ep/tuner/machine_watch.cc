@@ -11,20 +11,28 @@ constexpr int64_t kNsPerMs = 1'000'000;
 
 }  // namespace
 
-MachineWatch::MachineWatch(std::unique_ptr<Sensors> sensors, int64_t interval_ms, NowFn now)
-    : sensors_(std::move(sensors)),
+MachineWatch::MachineWatch(MakeSensors make, int64_t interval_ms, NowFn now)
+    : make_(std::move(make)),
       interval_ns_(std::max<int64_t>(0, interval_ms) * kNsPerMs),
       now_(now ? std::move(now) : NowFn(SteadyNow)) {}
 
+const Sensors* MachineWatch::sensors() const {
+  std::call_once(made_, [this] {
+    if (make_) sensors_ = make_();
+  });
+  return sensors_.get();
+}
+
 bool MachineWatch::Poll(bool idle) {
-  if (sensors_ == nullptr) return false;
+  const Sensors* const sensors = this->sensors();
+  if (sensors == nullptr) return false;
   const int64_t now = now_();
   {
     const std::lock_guard lock(mutex_);
     if (read_at_ && now - *read_at_ < interval_ns_) return false;
     read_at_ = now;  // before reading: one thread reads at a time
   }
-  MachineState read = sensors_->Read();
+  MachineState read = sensors->Read();
   const std::lock_guard lock(mutex_);
   state_.temperature_c = read.temperature_c;
   state_.memory_fragmentation = read.memory_fragmentation;
@@ -63,7 +71,8 @@ int MachineWatch::low_clock_readings(std::optional<double> reference_mhz, double
 }
 
 std::vector<std::string> MachineWatch::Missing() const {
-  return sensors_ == nullptr ? std::vector<std::string>() : sensors_->Missing();
+  const Sensors* const sensors = this->sensors();
+  return sensors == nullptr ? std::vector<std::string>() : sensors->Missing();
 }
 
 void MachineWatch::Remember(double mhz) {

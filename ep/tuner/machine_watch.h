@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -23,10 +24,11 @@ namespace tunableop {
 //   }
 class MachineWatch {
  public:
-  // Owns `sensors`, which may be nullptr: then only FeedClock says anything. `now`: empty for the
+  using MakeSensors = std::function<std::unique_ptr<Sensors>()>;
+  // `make` is called when sensors are first needed, since a vendor's take 20 ms to begin with. It,
+  // or what it makes, may be nullptr: then only FeedClock says anything. `now`: empty for the
   // steady clock. Reads at most once in `interval_ms`.
-  explicit MachineWatch(std::unique_ptr<Sensors> sensors, int64_t interval_ms = 1000,
-                        NowFn now = {});
+  explicit MachineWatch(MakeSensors make, int64_t interval_ms = 1000, NowFn now = {});
 
   // Reads the sensors when it is time; true when it did. Up to milliseconds; other threads are not
   // held up meanwhile. `idle`: nothing ran since the last call. An idle device lowers its clock, so
@@ -54,8 +56,11 @@ class MachineWatch {
 
  private:
   void Remember(double mhz);
+  const Sensors* sensors() const;
 
-  const std::unique_ptr<const Sensors> sensors_;
+  const MakeSensors make_;
+  mutable std::once_flag made_;
+  mutable std::unique_ptr<const Sensors> sensors_;  // by sensors() alone
   const int64_t interval_ns_;
   const NowFn now_;
 

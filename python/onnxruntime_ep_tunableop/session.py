@@ -69,7 +69,6 @@ def session_options(
         _devices.add_stock(result, _arguments.stock(device, texts, result))
     else:
         _devices.check_company(device, others)
-        _control.warm_up(device.id)
         _arguments.add(result, others)
     return result
 
@@ -279,6 +278,7 @@ class InferenceSession(ort.InferenceSession):
             others = added if alone else [*added, CPU_PROVIDER]
         _devices.refuse_graphs(options, others)
         _devices.check_company(device, others)
+        _control.warm_up(device.id)
         by_name = ort_version() >= BY_NAME_ORT
         if by_name and device.first:
             # A name means the first device. The caller's options stay free of providers.

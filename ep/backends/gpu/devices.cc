@@ -29,6 +29,8 @@ struct Found {
 VendorTable Nvidia() {
   return {.vendor = Vendor::kNvidia,
           .runtime = "libcudart",
+          .driver = "libcuda.so.1",
+          .device_file = "",
           .visible = "CUDA_VISIBLE_DEVICES",
           .majors = {13, 12, 11},
           .sonames = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"},
@@ -45,6 +47,8 @@ VendorTable Nvidia() {
 VendorTable Amd() {
   return {.vendor = Vendor::kAmd,
           .runtime = "libamdhip64",
+          .driver = nullptr,
+          .device_file = "/dev/kfd",
           .visible = "HIP_VISIBLE_DEVICES",
           .majors = {7, 6},
           .sonames = {"libamdhip64.so.7", "libamdhip64.so.6"},

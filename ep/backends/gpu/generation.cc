@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <exception>
+#include <filesystem>
 #include <span>
 #include <string_view>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "backends/gpu/card_info.h"
@@ -51,19 +55,64 @@ std::optional<size_t> IndexOf(const VendorTable& table, int version) {
   return major - table.majors.begin();
 }
 
-// True: there is at least one.
-bool LoadGemmLibraries(const VendorTable& table, Generation& generation) {
-  bool any = false;
+// The GEMM libraries of one generation, as Generation has them.
+struct GemmFiles {
+  std::vector<std::optional<VendorLibrary>> libraries;
+  std::vector<std::string> reasons;
+};
+
+GemmFiles LoadGemmLibraries(const VendorTable& table, size_t index) {
+  GemmFiles files;
   for (const GemmLibrary& library : table.libraries) {
     Result<VendorLibrary> loaded =
-        VendorLibrary::Load(table.vendor, std::span(&library.sonames[generation.index], 1));
-    any = any || loaded.ok();
-    generation.reasons.emplace_back(loaded.ok() ? "" : loaded.status().message());
-    generation.libraries.push_back(loaded.ok() ? std::optional(std::move(loaded).value())
-                                               : std::nullopt);
+        VendorLibrary::Load(table.vendor, std::span(&library.sonames[index], 1));
+    files.reasons.emplace_back(loaded.ok() ? "" : loaded.status().message());
+    files.libraries.push_back(loaded.ok() ? std::optional(std::move(loaded).value())
+                                          : std::nullopt);
   }
-  return any;
+  return files;
 }
+
+// It would be hundreds of megabytes for nothing where there are none.
+bool MayHaveCards(const VendorTable& table) {
+  if (table.driver != nullptr) return VendorLibrary::Load(table.vendor, {&table.driver, 1}).ok();
+  std::error_code error;
+  return std::filesystem::exists(table.device_file, error);
+}
+
+// Loads them (80 ms for cublasLt) while the driver begins (100 ms), where there seem to be cards.
+// The driver's library is loaded before: the loader would let it wait.
+class LoadingAhead {
+ public:
+  LoadingAhead(const VendorTable& table, size_t index) : table_(table), index_(index) {
+    if (!MayHaveCards(table)) return;
+    try {
+      thread_ = std::thread([this]() noexcept {
+        try {
+          files_ = LoadGemmLibraries(table_, index_);
+        } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): Take loads them
+        }
+      });
+    } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): the same
+    }
+  }
+  ~LoadingAhead() {
+    if (thread_.joinable()) thread_.join();
+  }
+  LoadingAhead(const LoadingAhead&) = delete;
+  LoadingAhead& operator=(const LoadingAhead&) = delete;
+
+  GemmFiles Take() {
+    if (thread_.joinable()) thread_.join();
+    return files_ ? *std::move(files_) : LoadGemmLibraries(table_, index_);
+  }
+
+ private:
+  const VendorTable& table_;
+  const size_t index_;
+  std::optional<GemmFiles> files_;
+  std::thread thread_;
+};
 
 }  // namespace
 
@@ -103,6 +152,7 @@ std::optional<Generation> ChooseGeneration(const VendorTable& table, std::string
                           .version = version,
                           .libraries = {},
                           .reasons = {}};
+    LoadingAhead ahead(table, *index);
     const int code = generation.api.GetDeviceCount(&generation.cards);
     if (code != runtime_code::kSuccess || generation.cards <= 0) {
       generation.api.GetLastError();
@@ -111,7 +161,12 @@ std::optional<Generation> ChooseGeneration(const VendorTable& table, std::string
       if (code != runtime_code::kInsufficientDriver || DriverVersion(generation.api) == 0) break;
       continue;
     }
-    if (LoadGemmLibraries(table, generation)) return generation;
+    GemmFiles files = ahead.Take();
+    generation.libraries = std::move(files.libraries);
+    generation.reasons = std::move(files.reasons);
+    const bool any = std::any_of(generation.libraries.begin(), generation.libraries.end(),
+                                 [](const auto& library) { return library.has_value(); });
+    if (any) return generation;
     if (!without_library.has_value()) without_library = std::move(generation);
   }
   return without_library;

@@ -30,9 +30,11 @@ struct GemmLibrary {
 // the runtime's is not tried.
 struct VendorTable {
   Vendor vendor;
-  const char* runtime;                 // "libamdhip64"
-  const char* visible;                 // the variable that says which cards a process may use
-  std::vector<int> majors;             // of the runtime, the newest first: the generations
+  const char* runtime;      // "libamdhip64"
+  const char* driver;       // its library, which the runtime loads; null: the runtime is all
+  const char* device_file;  // where `driver` is null: is there when the driver is
+  const char* visible;      // the variable that says which cards a process may use
+  std::vector<int> majors;  // of the runtime, the newest first: the generations
   std::vector<const char*> sonames;    // of the runtime, one for each generation
   std::vector<GemmLibrary> libraries;  // the one that gives the default kernel first
 };

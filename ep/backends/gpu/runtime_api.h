@@ -31,6 +31,7 @@ namespace tunableop {
   X(HostFree, cudaFreeHost, hipHostFree)                                        \
   X(MemGetInfo, cudaMemGetInfo, hipMemGetInfo)                                  \
   X(MemcpyAsync, cudaMemcpyAsync, hipMemcpyAsync)                               \
+  X(Memcpy2DAsync, cudaMemcpy2DAsync, hipMemcpy2DAsync)                         \
   X(MemsetAsync, cudaMemsetAsync, hipMemsetAsync)                               \
   X(StreamCreateWithFlags, cudaStreamCreateWithFlags, hipStreamCreateWithFlags) \
   X(StreamDestroy, cudaStreamDestroy, hipStreamDestroy)                         \

@@ -230,6 +230,14 @@ Status RuntimeDevice::Copy(void* to, const void* from, size_t bytes, CopyKind ki
   return Check(Call(Capture::kObey, api_.MemcpyAsync, to, from, bytes, native, stream), what);
 }
 
+Status RuntimeDevice::CopyRows(void* to, size_t to_step, const void* from, size_t from_step,
+                               size_t width, size_t rows, NativeStream stream) const {
+  if (width == 0 || rows == 0) return Status::Ok();
+  return Check(Call(Capture::kObey, api_.Memcpy2DAsync, to, to_step, from, from_step, width, rows,
+                    runtime_code::kDeviceToDevice, stream),
+               "copying rows on the card");
+}
+
 Status RuntimeDevice::Fill(void* to, uint8_t value, size_t bytes, NativeStream stream) const {
   if (bytes == 0) return Status::Ok();
   return Check(Call(Capture::kObey, api_.MemsetAsync, to, static_cast<int>(value), bytes, stream),

@@ -37,6 +37,8 @@ class RuntimeDevice final : public Device {
 
   Status Copy(void* to, const void* from, size_t bytes, CopyKind kind,
               NativeStream stream) const override;
+  Status CopyRows(void* to, size_t to_step, const void* from, size_t from_step, size_t width,
+                  size_t rows, NativeStream stream) const override;
   Status Fill(void* to, uint8_t value, size_t bytes, NativeStream stream) const override;
 
   Result<NativeStream> CreateStream() const override;

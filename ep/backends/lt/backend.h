@@ -70,6 +70,10 @@ class LtBackend final : public Backend {
 
   std::string_view library() const noexcept override { return V::kLibrary; }
   std::string identity() const override { return identity_; }
+  Status Ready() const override { return Asking<V>(*core_).TakeStatus(); }
+  std::optional<bool> KnownToRun(DataType type) const noexcept override {
+    return K::KnownToRun(core_->device->info().arch, type);
+  }
 
   std::vector<Candidate> Candidates(const Problem& problem, CandidateScope scope) const override {
     const bool all = scope == CandidateScope::kAll;

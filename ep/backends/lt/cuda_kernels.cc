@@ -52,6 +52,19 @@ Result<CudaKernels> CudaKernels::Load(const VendorLibrary& library) {
   return CudaKernels(functions);
 }
 
+std::optional<bool> CudaKernels::KnownToRun(std::string_view arch, DataType type) noexcept {
+  constexpr int kFirstWithAll = 80;
+  switch (type) {
+    case DataType::kFloat32:
+    case DataType::kFloat16:
+    case DataType::kBFloat16:
+    case DataType::kFloat64:
+      if (CapabilityOf(arch) >= kFirstWithAll) return true;
+      break;
+  }
+  return std::nullopt;
+}
+
 Result<std::string> CudaKernels::Version(const Core<CudaTraits>& core) const {
   std::array<int, 3> version{};
   for (const int part : {kMajorVersion, kMinorVersion, kPatchLevel}) {

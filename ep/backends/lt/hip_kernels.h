@@ -30,6 +30,9 @@ class HipKernels {
 
   // It is built for some cards only, and its handles are made on any.
   static constexpr bool kMayLackTheCard = true;
+  static std::optional<bool> KnownToRun(std::string_view /*arch*/, DataType /*type*/) noexcept {
+    return std::nullopt;
+  }
 
   // "1.0.0-abcdef12". kNotSupported: too old.
   Result<std::string> Version(const Core<HipTraits>& core) const;

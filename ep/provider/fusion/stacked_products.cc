@@ -2,40 +2,43 @@
 
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "gemm/device_queue.h"
 #include "kernels/bias_act_launch.h"
 #include "provider/element_type.h"
 #include "provider/kernels/element.h"
 #include "provider/kernels/kernel.h"
+#include "provider/kernels/scratch.h"
 
 namespace tunableop {
 namespace {
 
-// Matrices of `rows` each, beside one another.
-std::vector<std::byte> Beside(std::span<const ValueView> matrices, size_t rows) {
-  std::vector<std::byte> all;
-  for (size_t r = 0; r < rows; ++r) {
-    for (const ValueView& matrix : matrices) {
-      const std::span<const std::byte> bytes = matrix.ConstantBytes();
-      const size_t row = bytes.size() / rows;
-      all.insert(all.end(), bytes.begin() + r * row, bytes.begin() + (r + 1) * row);
-    }
-  }
-  return all;
-}
-
-Result<KeptMemory> OnCard(GpuSession& gpu, const std::vector<std::byte>& bytes) {
-  KeptMemory memory(gpu.memory(), bytes.size());
-  if (memory.data() == nullptr) {
+// Matrices of `rows` each, beside one another on the card: each goes there as it is, and is then
+// laid between the others, which is a hundred times faster there.
+Result<KeptMemory> Beside(GpuSession& gpu, std::span<const ValueView> matrices, size_t rows) {
+  size_t bytes = 0;
+  for (const ValueView& matrix : matrices) bytes += matrix.ConstantBytes().size();
+  KeptMemory all(gpu.memory(), bytes);
+  const NativeStream stream = gpu.streams()->own();
+  Scratch arrived(*gpu.memory(), bytes, stream);
+  if (all.data() == nullptr || arrived.data() == nullptr) {
     return Status(StatusCode::kOutOfMemory, gpu.memory()->LastFailure());
   }
-  const NativeStream stream = gpu.streams()->own();
-  TUNABLEOP_RETURN_IF_ERROR(gpu.device().Copy(memory.data(), bytes.data(), bytes.size(),
-                                              CopyKind::kHostToDevice, stream));
-  TUNABLEOP_RETURN_IF_ERROR(gpu.device().Synchronize(stream));  // for all streams
-  return memory;
+  const Device& device = gpu.device();
+  const size_t width = bytes / rows;
+  auto* source = static_cast<std::byte*>(arrived.data());
+  auto* target = static_cast<std::byte*>(all.data());
+  for (const ValueView& matrix : matrices) {
+    const std::span<const std::byte> from = matrix.ConstantBytes();
+    const size_t row = from.size() / rows;
+    TUNABLEOP_RETURN_IF_ERROR(
+        device.Copy(source, from.data(), from.size(), CopyKind::kHostToDevice, stream));
+    TUNABLEOP_RETURN_IF_ERROR(device.CopyRows(target, width, source, row, row, rows, stream));
+    source += from.size();
+    target += row;
+  }
+  TUNABLEOP_RETURN_IF_ERROR(device.Synchronize(stream));  // for all streams
+  return all;
 }
 
 }  // namespace
@@ -52,16 +55,16 @@ Status StackedProducts::Init(const FusedInfo& info, const Projections& projectio
     offsets_[i] = width_;
     width_ += projections.weights[i].dims[1];
   }
-  const std::vector<std::byte> weights = Beside(projections.weights, static_cast<size_t>(k_));
-  if (weights.size() != static_cast<size_t>(k_ * width_) * SizeOf(type_)) {
+  size_t bytes = 0;
+  for (const ValueView& weight : projections.weights) bytes += weight.ConstantBytes().size();
+  if (bytes != static_cast<size_t>(k_ * width_) * SizeOf(type_)) {
     return {StatusCode::kInternal, "the weights of a group are not there"};
   }
-  Result<KeptMemory> kept = OnCard(*gpu_, weights);
+  Result<KeptMemory> kept = Beside(*gpu_, projections.weights, static_cast<size_t>(k_));
   if (!kept.ok()) return kept.TakeStatus();
   weights_ = std::move(kept).value();
   if (projections.biased()) {
-    const std::vector<std::byte> biases = Beside(projections.biases, 1);
-    kept = OnCard(*gpu_, biases);
+    kept = Beside(*gpu_, projections.biases, 1);
     if (!kept.ok()) return kept.TakeStatus();
     biases_ = std::move(kept).value();
     const char* module = ModuleType(type);
@@ -74,7 +77,7 @@ Status StackedProducts::Init(const FusedInfo& info, const Projections& projectio
   for (size_t i = 0; i < parts_.size(); ++i) {
     parts_[i] = state_->AddNode("MatMul", std::string(projections.names[i]));
   }
-  state_->AddWeight(weights.size());
+  state_->AddWeight(bytes);
   return Status::Ok();
 }
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <string>
-#include <system_error>
 
 #include "backends/rtc/code_cache.h"
 #include "backends/rtc/kernel_library.h"
+#include "gemm/device_memory.h"
 #include "kernels/sources.h"
 #include "provider/gpu/memory_pool.h"
 #include "provider/log.h"
@@ -15,6 +15,11 @@ namespace tunableop {
 namespace {
 
 constexpr size_t kAlignment = 256;
+
+// Of WarmUp.
+constexpr size_t kContextStep = 0;   // the runtime makes one at the first call that needs it
+constexpr size_t kCompilerStep = 1;  // its library is found and loaded
+constexpr size_t kTypeSteps = 2;     // and further: + DataType
 
 Result<OrtMemoryInfo*> MakeMemoryInfo(const char* name, const Device& device,
                                       OrtDeviceMemoryType type, size_t alignment) {
@@ -58,6 +63,13 @@ CardList MakeCards() {
 
 const CardList& TheCards() {
   static const auto& list = *new CardList(MakeCards());  // see Card
+  // Nothing may be asked of the libraries while they end with the process. Made behind what they
+  // were loaded by, so that it goes before they do.
+  static const struct Ending {
+    ~Ending() {
+      for (const std::unique_ptr<Card>& card : list.cards) card->EndWarmUp();
+    }
+  } ending;
   return list;
 }
 
@@ -94,10 +106,8 @@ Result<std::unique_ptr<Card>> Card::Create(const Gpu& gpu) {
   return card;
 }
 
-Card::Card(const Gpu& gpu) noexcept : gpu_(gpu) {}
-Card::~Card() {
-  if (warm_up_.joinable()) warm_up_.join();
-}
+Card::Card(const Gpu& gpu) : gpu_(gpu), warm_up_([this](size_t step) { DoWarmUp(step); }) {}
+Card::~Card() = default;
 
 KernelLibrary& Card::kernels() {
   std::call_once(kernels_made_, [this] {
@@ -154,28 +164,36 @@ Result<const OrtHardwareDevice*> Card::MakeHardwareDevice() {
   return static_cast<const OrtHardwareDevice*>(hardware_device_);
 }
 
+bool Card::AskLibraries(DataType type) const {
+  return std::any_of(gpu_.backends.begin(), gpu_.backends.end(), [type](const auto& backend) {
+    return !backend->Candidates(Plain(type), CandidateScope::kDefault).empty();
+  });
+}
+
 bool Card::Runs(DataType type) {
+  for (const std::shared_ptr<const Backend>& backend : gpu_.backends) {
+    if (!backend->KnownToRun(type).value_or(false)) continue;
+    warm_up_.Ask(kTypeSteps + static_cast<size_t>(type));
+    return true;
+  }
   const std::lock_guard lock(mutex_);
   const uint32_t bit = 1U << static_cast<uint32_t>(type);
-  for (const std::shared_ptr<const Backend>& backend : gpu_.backends) {
-    if ((types_ & bit) != 0) break;
-    if (!backend->Candidates(Plain(type), CandidateScope::kDefault).empty()) types_ |= bit;
-  }
+  if ((types_ & bit) == 0 && AskLibraries(type)) types_ |= bit;
   return (types_ & bit) != 0;
 }
 
 void Card::StartWarmUp() noexcept {
-  if (warmed_.test_and_set()) return;
-  try {
-    warm_up_ = std::thread([this]() noexcept {
-      try {
-        for (const DataType type : {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16}) {
-          Runs(type);
-        }
-      } catch (const std::exception&) {  // no memory: whoever needs it asks again
-      }
-    });
-  } catch (const std::system_error&) {  // no threads left: it is done when it is needed
+  warm_up_.Ask(kContextStep);
+  warm_up_.Ask(kCompilerStep);
+}
+
+void Card::DoWarmUp(size_t step) {
+  if (step == kContextStep) {
+    static_cast<void>(DeviceStream::Create(device()));
+  } else if (step == kCompilerStep) {
+    static_cast<void>(kernels().Available());
+  } else {
+    AskLibraries(static_cast<DataType>(step - kTypeSteps));
   }
 }
 

@@ -1,14 +1,12 @@
 // The cards of this machine as ONNX Runtime sees them, and whose memory is where.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "abi/ort_c_api.h"
@@ -16,6 +14,7 @@
 #include "gemm/device.h"
 #include "gemm/problem.h"
 #include "gemm/status.h"
+#include "provider/gpu/warm_up.h"
 
 namespace tunableop {
 
@@ -46,12 +45,14 @@ class Card {
   // For a card that ONNX Runtime does not list. Made at the first call.
   Result<const OrtHardwareDevice*> MakeHardwareDevice();
 
-  // Whether some library has kernels for this type of elements. They are asked, until one has: that
-  // none has may be for want of memory.
+  // Whether some library has kernels for this type of elements. They are asked where that is not
+  // known otherwise, until one has: that none has may be for want of memory. A library that is
+  // known to have them is asked on another thread, to be quick when it is needed.
   bool Runs(DataType type);
-  // Begins on another thread what the card and its libraries need some time for when they are first
-  // used, once in a process; ONNX Runtime reads the model meanwhile. Who needs it waits for it.
+  // Begins on another thread what any session needs of the card; who needs it waits for it.
   void StartWarmUp() noexcept;
+  // Waits for what is being done of that; no more is begun.
+  void EndWarmUp() noexcept { warm_up_.End(); }
 
   void Add(MemoryPool* pool);
   void Remove(MemoryPool* pool) noexcept;
@@ -68,21 +69,22 @@ class Card {
   Result<Order> OrderOf(const void* memory);
 
  private:
-  explicit Card(const Gpu& gpu) noexcept;
+  explicit Card(const Gpu& gpu);
   Status SynchronizeAll();  // what our sessions have queued here
+  void DoWarmUp(size_t step);
+  bool AskLibraries(DataType type) const;
 
   const Gpu& gpu_;
   OrtMemoryInfo* memory_ = nullptr;
   OrtMemoryInfo* host_memory_ = nullptr;
   std::mutex mutex_;  // on making what is made late
   OrtHardwareDevice* hardware_device_ = nullptr;
-  std::atomic_flag warmed_;
-  std::thread warm_up_;
   uint32_t types_ = 0;  // that have kernels: 1 << DataType
   std::once_flag kernels_made_;
   std::unique_ptr<KernelLibrary> kernels_;
   std::mutex pools_mutex_;
   std::vector<MemoryPool*> pools_;
+  WarmUp warm_up_;
 };
 
 // Whether this ONNX Runtime has a GPU provider built in. It copies its memory itself, on the

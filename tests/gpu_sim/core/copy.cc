@@ -73,6 +73,37 @@ Err Copy(void* to, const void* from, size_t bytes, Direction direction, void* ha
       waits);
 }
 
+Err CopyRows(void* to, size_t to_step, const void* from, size_t from_step, size_t width,
+             size_t rows, Direction direction, void* handle) {
+  std::shared_ptr<Stream> stream;
+  if (const Err error = FindStream(handle, &stream); error != Err::kOk) return error;
+  Count("row_copies");
+  if (direction != Direction::kDeviceToDevice) {
+    Misuse("rows are only copied on the card");
+    return Err::kNotSupported;
+  }
+  if (to_step < width || from_step < width) return Err::kInvalidValue;
+  if (width == 0 || rows == 0) return Err::kOk;
+  const size_t to_bytes = (rows - 1) * to_step + width;
+  const size_t from_bytes = (rows - 1) * from_step + width;
+  const Arena& memory = stream->card.memory;
+  if (!memory.Covers(to, to_bytes) || !memory.Covers(from, from_bytes)) return Err::kInvalidValue;
+  return Enqueue(stream, [=](Card& card) {
+    char* const target = card.memory.View(to, to_bytes);
+    const char* const source = card.memory.View(from, from_bytes);
+    if (target == nullptr || source == nullptr) {
+      Count("illegal_address");
+      card.lost = Err::kIllegalAddress;
+      return 0.0;
+    }
+    for (size_t row = 0; row < rows; ++row) {
+      std::memcpy(target + row * to_step, source + row * from_step, width);
+    }
+    card.cache.Touch(to, to_bytes);
+    return kCopyStartMs + static_cast<double>(width * rows) / kBytesPerMs;
+  });
+}
+
 Err Fill(void* to, int value, size_t bytes, void* handle) {
   std::shared_ptr<Stream> stream;
   if (const Err error = FindStream(handle, &stream); error != Err::kOk) return error;

@@ -12,6 +12,9 @@ enum class Direction { kHostToHost, kHostToDevice, kDeviceToHost, kDeviceToDevic
 // `stream` as FindStream takes it. From and to ordinary memory the host waits.
 Err Copy(void* to, const void* from, size_t bytes, Direction direction, void* stream,
          bool synchronous);
+// `rows` times `width` bytes, so many bytes apart; on the card only.
+Err CopyRows(void* to, size_t to_step, const void* from, size_t from_step, size_t width,
+             size_t rows, Direction direction, void* stream);
 Err Fill(void* to, int value, size_t bytes, void* stream);
 
 // Which memory an address is.

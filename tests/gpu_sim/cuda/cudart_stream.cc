@@ -30,6 +30,12 @@ SIM_API int cudaMemcpy(void* to, const void* from, size_t bytes, int kind) {
   return Returned(
       simgpu::Copy(to, from, bytes, static_cast<simgpu::Direction>(kind), nullptr, true));
 }
+SIM_API int cudaMemcpy2DAsync(void* to, size_t to_step, const void* from, size_t from_step,
+                              size_t width, size_t rows, int kind, void* stream) {
+  if (!Known(kind)) return Returned(Err::kInvalidDirection);
+  return Returned(simgpu::CopyRows(to, to_step, from, from_step, width, rows,
+                                   static_cast<simgpu::Direction>(kind), stream));
+}
 SIM_API int cudaMemsetAsync(void* memory, int value, size_t bytes, void* stream) {
   return Returned(simgpu::Fill(memory, value, bytes, stream));
 }

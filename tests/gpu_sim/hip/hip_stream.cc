@@ -32,6 +32,13 @@ SIM_API int hipMemcpyAsync(void* to, const void* from, size_t bytes, int kind, v
 SIM_API int hipMemcpy(void* to, const void* from, size_t bytes, int kind) {
   return CopyOf(to, from, bytes, kind, nullptr, true);
 }
+SIM_API int hipMemcpy2DAsync(void* to, size_t to_step, const void* from, size_t from_step,
+                             size_t width, size_t rows, int kind, void* stream) {
+  if (kind == kDeviceToDeviceNoCu) kind = 3;
+  if (kind < 0 || kind > 4) return Returned(Err::kInvalidDirection);
+  return Returned(simgpu::CopyRows(to, to_step, from, from_step, width, rows,
+                                   static_cast<simgpu::Direction>(kind), stream));
+}
 SIM_API int hipMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, void* stream) {
   return CopyOf(to, from, bytes, 3, stream, false);
 }

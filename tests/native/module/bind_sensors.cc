@@ -48,8 +48,10 @@ class ScriptedSensors final : public Sensors {
 class TestWatch {
  public:
   TestWatch(int64_t interval_ms, bool with_sensors)
-      : watch_(with_sensors ? std::make_unique<ScriptedSensors>(script_) : nullptr, interval_ms,
-               [this] { return now_ns_; }) {}
+      : watch_(with_sensors ? MachineWatch::MakeSensors(
+                                  [this] { return std::make_unique<ScriptedSensors>(script_); })
+                            : nullptr,
+               interval_ms, [this] { return now_ns_; }) {}
 
   void Advance(int64_t ms) { now_ns_ += ms * 1'000'000; }
   void Show(const MachineState& state) {

@@ -140,6 +140,12 @@ Status FakeCard::Copy(void* to, const void* from, size_t bytes, CopyKind kind,
   return Status::Ok();
 }
 
+Status FakeCard::CopyRows(void* /*to*/, size_t /*to_step*/, const void* /*from*/,
+                          size_t /*from_step*/, size_t /*width*/, size_t /*rows*/,
+                          NativeStream /*stream*/) const {
+  return {StatusCode::kNotSupported, "nothing that measures copies rows"};
+}
+
 Status FakeCard::Fill(void* to, uint8_t value, size_t bytes, NativeStream stream) const {
   const std::lock_guard lock(mutex_);
   if (!lost_.empty()) return Lost(lost_);

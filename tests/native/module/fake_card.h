@@ -51,6 +51,8 @@ class FakeCard final : public Device {
   Status MemoryInfo(size_t& free_bytes, size_t& total_bytes) const override;
   Status Copy(void* to, const void* from, size_t bytes, CopyKind kind,
               NativeStream stream) const override;
+  Status CopyRows(void* to, size_t to_step, const void* from, size_t from_step, size_t width,
+                  size_t rows, NativeStream stream) const override;
   Status Fill(void* to, uint8_t value, size_t bytes, NativeStream stream) const override;
   Result<NativeStream> CreateStream() const override;
   void DestroyStream(NativeStream stream) const noexcept override;
