@@ -7,16 +7,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
 import pytest
 from support.built import FOLDER
 
 from benchmarks.gpu import card as cards
-from benchmarks.gpu import end_to_end, run
+from benchmarks.gpu import cases, end_to_end, run
 from benchmarks.gpu.card import Card
 from benchmarks.gpu.report import Clock, Report
 
@@ -69,6 +71,9 @@ def test_every_part_on_simulated_libraries(backend: str, tmp_path: Path) -> None
     (why,) = parts["end_to_end"]["left_out"]
     assert "this onnxruntime has no provider of its own for the card" in why
     assert [r["contender"] for r in parts["overhead"]["results"]] == ["ours alone, tuned"]
+    if backend == "cuda":
+        (why,) = parts["families"]["left_out"]
+        assert "torch" in why
     for part in PARTS[backend]:
         assert f"## {part}" in text.read_text()
     if backend == "hip":
@@ -155,7 +160,71 @@ def test_contenders_may_be_chosen_and_time_may_be_over(monkeypatch: pytest.Monke
     assert [r["contender"] for r in report.results] == ["stock", "ours, untuned"]
     late = end_to_end.run(card, args, Clock(-1))
     assert late.results == []
-    assert late.left_out == ["bert fp32 1x128 dynamic: no time left"]
+    assert late.left_out == ["1-layer bert fp32 1x128 dynamic: no time left"]
+
+
+@pytest.mark.parametrize("model", cases.MODELS)
+def test_every_model_in_small_sizes(model: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    card = stand_in(monkeypatch)
+    args = arguments(
+        *("--small", "--model", model, "--mode", "fp32", "--models", str(tmp_path), "--batch", "2"),
+        *("--contender", "ours, as it comes", "--rounds", "1"),
+    )
+    report = end_to_end.run(card, args, Clock(300))
+    assert report.wrong == []
+    assert [r["contender"] for r in report.results] == 2 * ["stock", "ours, as it comes"]
+    assert all(r["error"] < 1e-5 for r in report.results)
+    assert all(r["our_nodes"] > 0 for r in report.results if r["contender"] != "stock")
+
+
+def test_answers_are_kept_beside_the_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    case = cases.Case("gpt2", "fp16", 2, "static", cases.SMALL)
+    first = cases.Models(tmp_path).expected(case)
+    (kept,) = tmp_path.glob("*.npz")
+    assert kept.name.startswith("gpt2-small-float32-any-")
+    calculated: list[Path] = []
+    on_cpu = cases.on_cpu
+
+    def counted(model: Path, feed: Any) -> Any:
+        calculated.append(model)
+        return on_cpu(model, feed)
+
+    monkeypatch.setattr(cases, "on_cpu", counted)
+    for again in (case, replace(case, mode="tf32", sizes="dynamic")):
+        for got, expected in zip(cases.Models(tmp_path).expected(again), first, strict=True):
+            np.testing.assert_array_equal(got, expected)
+    assert calculated == []
+    kept.write_bytes(kept.read_bytes()[:1000])  # damaged: calculated anew, and kept
+    models = cases.Models(tmp_path)
+    models.expected(case)
+    models.expected(case)
+    assert len(calculated) == 1
+    cases.Models(tmp_path).expected(replace(case, batch=3))  # other inputs
+    assert len(calculated) == 2
+    assert len(list(tmp_path.glob("*.npz"))) == 2
+    (tmp_path / "gpt2-small-float32-any.onnx").unlink()  # another model may come: its answers are others
+    cases.Models(tmp_path).expected(case)
+    assert len(calculated) == 3
+    assert len(list(tmp_path.glob("*.npz"))) == 1
+
+
+def test_sizes_of_cases_are_told() -> None:
+    args = arguments("--mode", "fp16", "--sizes", "dynamic")
+    assert [str(case) for case in cases.cases(args)][4:] == [
+        "llama fp16 1x1 after 511 dynamic",
+        "llama fp16 16x1 after 511 dynamic",
+        "prompt fp16 1x128 dynamic",
+        "vit fp16 1x224x224 dynamic",
+        "vit fp16 16x224x224 dynamic",
+        "t5 fp16 1x128 to 32 dynamic",
+        "t5 fp16 16x128 to 32 dynamic",
+        "whisper fp16 1x3000 frames dynamic",
+        "whisper fp16 8x3000 frames dynamic",
+        "gpt2 fp16 1x128 dynamic",
+        "gpt2 fp16 8x128 dynamic",
+    ]
+    deep = cases.FULL.with_layers(3)
+    assert (deep.bert.layers, deep.t5.layers, deep.llama.layers, deep.name) == (3, 3, 1, "3-layer")
 
 
 def test_what_is_wrong_is_found() -> None:

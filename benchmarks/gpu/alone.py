@@ -16,7 +16,7 @@ import onnxruntime as ort
 from benchmarks import common
 from benchmarks.gpu import card as cards
 from benchmarks.gpu.card import Card
-from benchmarks.gpu.end_to_end import Case, Models
+from benchmarks.gpu.cases import KINDS, Case, Models, scale_of
 from benchmarks.gpu.report import Clock, Report, plan
 from benchmarks.measure import Ratio, interleave
 
@@ -97,9 +97,9 @@ def run(card: Card, args: Any, clock: Clock) -> Report:
     with tempfile.TemporaryDirectory(prefix="gpu-alone-") as made:
         folder = args.models or Path(made)
         folder.mkdir(parents=True, exist_ok=True)
-        models = Models(folder, args.layers)
-        for batch in args.batch:
-            case = Case("bert", "fp32", batch, "dynamic")
+        models = Models(folder)
+        for batch in args.batch or KINDS["bert"].batches:
+            case = Case("bert", "fp32", batch, "dynamic", scale_of(args))
             if clock.left() < 0:
                 report.left_out.append(f"{case}: no time left")
                 continue

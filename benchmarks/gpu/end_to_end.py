@@ -10,33 +10,20 @@ card, counted in a profile of one run.
 
 from __future__ import annotations
 
-import itertools
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnxruntime as ort
-from numpy.typing import NDArray
 
 from benchmarks import common
 from benchmarks.gpu import card as cards
 from benchmarks.gpu.card import Card
+from benchmarks.gpu.cases import Case, Models, cases
 from benchmarks.gpu.report import Clock, Report, plan
 from benchmarks.measure import Ratio, interleave
-from models import bert, llama, minilm
-from models.encoder import EncoderConfig
-from models.graph import external_path, save
 
-SEQUENCE = 128  # tokens of BERT and MiniLM, and of a prompt
-PAST = 511  # tokens before the one that is decoded, Llama
-#: "minilm" is MiniLM-L6 in shape; "llama" decodes one token, "prompt" reads one, with the same block.
-MODELS = ("bert", "minilm", "llama", "prompt")
-BATCHES = {"bert": (1, 16), "minilm": (1, 32), "llama": (1, 16), "prompt": (1,)}
-MINILM = EncoderConfig(layers=6, hidden=384, heads=12, intermediate=1536)
-SIZES = ("static", "dynamic")
 STOCK, AGAIN, GRAPH = "stock", "stock again", "stock, graph"
 BEST = "stock, graph, no MatMulAddFusion"
 OURS: dict[str, dict[str, Any]] = {
@@ -53,78 +40,6 @@ GRAPHS = (GRAPH, BEST, "ours, claim=all, graph")
 HEADER = ("contender", "ms", "stock / this", "our nodes", "other nodes", "Memcpy", "tuned", "error")
 #: Larger errors are wrong ones, unless stock's own is half as large.
 TOLERANCE = {"fp32": 1e-4, "tf32": 5e-3, "fp16": 1e-2}
-
-
-@dataclass(frozen=True)
-class Case:
-    """One model at one size."""
-
-    model: str
-    mode: str
-    batch: int
-    sizes: str
-
-    def __str__(self) -> str:
-        """For example "bert fp16 16x128 static"."""
-        size = f"{self.batch}x1 after {PAST}" if self.model == "llama" else f"{self.batch}x{SEQUENCE}"
-        return f"{self.model} {self.mode} {size} {self.sizes}"
-
-
-class Models:
-    """Builds each model once, into a folder."""
-
-    def __init__(self, folder: Path, layers: int | None) -> None:
-        self.folder = folder
-        self._layers = layers
-        self._expected: dict[tuple[str, int], list[NDArray[Any]]] = {}
-
-    def path(self, case: Case) -> Path:
-        """The file of a case's model."""
-        dtype = cards.dtype_of(case.mode)
-        batch = case.batch if case.sizes == "static" else None
-        out = self.folder / f"{case.model}-{np.dtype(dtype).name}-{batch or 'any'}.onnx"
-        if not out.exists():
-            if case.model in ("bert", "minilm"):
-                self._encoder(case.model, out, dtype, batch)
-            else:
-                self._llama(case.model, out, dtype, batch)
-        return out
-
-    def _encoder(self, model: str, out: Path, dtype: type[np.floating], batch: int | None) -> None:
-        config = bert.BASE if model == "bert" else MINILM
-        config = replace(config, layers=self._layers or config.layers)
-        sequence = SEQUENCE if batch else None
-        external = external_path(out)
-        save(bert.build(config, batch=batch, sequence=sequence, dtype=dtype, external=external), out)
-
-    def _llama(self, model: str, out: Path, dtype: type[np.floating], batch: int | None) -> None:
-        prompt = model == "prompt"
-        sequence, past = (SEQUENCE if prompt else 1, 0 if prompt else PAST) if batch else (None, None)
-        past = 0 if prompt else past  # a model without a past has no inputs for one
-        external = external_path(out)
-        built = llama.build(batch=batch, sequence=sequence, past=past, dtype=dtype, external=external)
-        save(built, out)
-
-    def feed(self, case: Case) -> dict[str, NDArray[Any]]:
-        """Inputs of a case, floating-point ones in its model's type."""
-        if case.model in ("bert", "minilm"):
-            return dict(minilm.random_feed(case.batch, SEQUENCE))
-        sequence, past = (SEQUENCE, 0) if case.model == "prompt" else (1, PAST)
-        feed = llama.decode_feed(llama.BLOCK_7B, batch=case.batch, sequence=sequence, past=past)
-        dtype = cards.dtype_of(case.mode)
-        return {k: v.astype(dtype) if np.issubdtype(v.dtype, np.floating) else v for k, v in feed.items()}
-
-    def expected(self, case: Case) -> list[NDArray[Any]]:
-        """The outputs of ONNX Runtime's CPU provider, in fp32."""
-        key = case.model, case.batch
-        if key not in self._expected:
-            wide = Case(case.model, "fp32", case.batch, "dynamic")
-            options = ort.SessionOptions()
-            options.intra_op_num_threads = len(common.PROCESSORS)
-            options.log_severity_level = 3
-            session = ort.InferenceSession(str(self.path(wide)), options, providers=["CPUExecutionProvider"])
-            self._expected[key] = session.run(None, self.feed(wide))
-        return self._expected[key]
 
 
 def contenders(
@@ -237,20 +152,7 @@ def judge(results: list[dict[str, Any]]) -> list[str]:
 
 def add_arguments(parser: Any) -> None:
     """Of this part."""
-    parser.add_argument("--model", nargs="+", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--mode", nargs="+", choices=cards.MODES, default=["fp16", "fp32"])
-    parser.add_argument("--batch", nargs="+", type=int, help="(default: what each model has tables of)")
-    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--contender", nargs="+", help="beside stock, these only; as in the tables")
-    parser.add_argument("--layers", type=int, help="of BERT and MiniLM (default: 12 and 6)")
-    parser.add_argument("--models", type=Path, metavar="FOLDER", help="keep the models built, for next time")
-
-
-def cases(args: Any) -> Iterator[Case]:
-    """What is asked for, model by model."""
-    for model in args.model:
-        for mode, batch, sizes in itertools.product(args.mode, args.batch or BATCHES[model], args.sizes):
-            yield Case(model, mode, batch, sizes)
 
 
 def run(card: Card, args: Any, clock: Clock) -> Report:
@@ -264,7 +166,7 @@ def run(card: Card, args: Any, clock: Clock) -> Report:
     with tempfile.TemporaryDirectory(prefix="gpu-end-to-end-") as made:
         folder = args.models or Path(made)
         folder.mkdir(parents=True, exist_ok=True)
-        models = Models(folder, args.layers)
+        models = Models(folder)
         longest = 0.0
         for case in cases(args):
             if clock.left() < longest:

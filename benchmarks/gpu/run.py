@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu import alone, create, end_to_end, overhead, selftest, shapes
+from benchmarks.gpu import alone, cases, create, end_to_end, families, overhead, selftest, shapes
 from benchmarks.gpu import card as cards
 from benchmarks.gpu.card import Card
 from benchmarks.gpu.report import Clock, Report
@@ -27,6 +27,7 @@ PARTS: dict[str, Callable[[Card, Any, Clock], Report]] = {
     "selftest": selftest.run,
     "shapes": shapes.run,
     "end_to_end": end_to_end.run,
+    "families": families.run,
     "overhead": overhead.run,
     "create": create.run,
     "alone": alone.run,
@@ -45,7 +46,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--markdown", type=Path, metavar="FILE", help="what is printed")
     made.add_argument("--max-tuning-ms", type=int, default=300, help="for each problem (default: 300)")
     shapes.add_arguments(made.add_argument_group("shapes"))
-    end_to_end.add_arguments(made.add_argument_group("end_to_end, alone, create"))
+    cases.add_arguments(made.add_argument_group("whole models"))
+    end_to_end.add_arguments(made.add_argument_group("end_to_end, families"))
     create.add_arguments(made.add_argument_group("create"))
     return made
 
