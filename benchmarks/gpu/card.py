@@ -228,18 +228,21 @@ def bound(
     feed: Feed,
     shapes: Sequence[Sequence[int]],
     graph: int | None = None,
+    alone: bool = False,
 ) -> tuple[Callable[[], object], Callable[[], list[NDArray[Any]]]]:
     """A call on inputs and outputs in the card's memory, and what fetches the outputs.
 
-    `shapes`: of the outputs. `graph`: its number, for a session of ours with graphs. Nothing runs here.
+    `shapes`: of the outputs. `graph`: its number, for a session of ours with graphs. `alone`: the session has
+    no other provider for the card, so that inputs and outputs lie in our memory. Nothing runs here.
     """
     options = None
     if graph is not None:
         options = ort.RunOptions()
         options.add_run_config_entry("gpu_graph_id", str(graph))
-    # Ours would bind the inputs anew before each run, which a replay does not see.
-    binding = session.io_binding() if graph is None else ort.IOBinding(session)
-    place = on_card if graph is None else on_our_card
+    own = alone or graph is not None
+    # Ours would bind the inputs anew before each run, which a replay does not see, and stock's does not do.
+    binding = ort.IOBinding(session) if own else session.io_binding()
+    place = on_our_card if own else on_card
     kept = []
     for name, values in feed.items():
         kept.append(place(card, values))

@@ -35,6 +35,7 @@ OURS: dict[str, dict[str, Any]] = {
     "ours, claim=all": {"claim": "all", "alone": True},
     "ours, claim=all, graph": {"claim": "all", "alone": True, "enable_graph": 1},
 }
+ALONE = tuple(name for name, options in OURS.items() if options.get("alone"))
 #: No profile of a captured graph: it would record the capture.
 GRAPHS = (GRAPH, BEST, "ours, claim=all, graph")
 HEADER = ("contender", "ms", "stock / this", "our nodes", "other nodes", "Memcpy", "tuned", "error")
@@ -82,7 +83,9 @@ def measure(card: Card, case: Case, models: Models, args: Any, report: Report) -
             captured = name in GRAPHS
             session = make(None if captured else models.folder / "profile")
             number = 1 if captured and name in OURS else None
-            call, fetch = cards.bound(card, session, feed, [x.shape for x in expected], graph=number)
+            shapes = [x.shape for x in expected]
+            alone = name in ALONE
+            call, fetch = cards.bound(card, session, feed, shapes, graph=number, alone=alone)
             nodes = None if captured else cards.profiled(session, call)
             call()
             call()  # a captured graph is replayed from the third run on

@@ -17,7 +17,7 @@ from benchmarks.gpu import card as cards
 from benchmarks.gpu import traces
 from benchmarks.gpu.card import Card
 from benchmarks.gpu.cases import Case, Models, cases
-from benchmarks.gpu.end_to_end import BEST, GRAPHS, OURS, STOCK, contenders
+from benchmarks.gpu.end_to_end import ALONE, BEST, GRAPHS, OURS, STOCK, contenders
 from benchmarks.gpu.report import Clock, Report
 from benchmarks.gpu.traces import Work
 
@@ -38,7 +38,8 @@ def measure(card: Card, case: Case, models: Models, args: Any, report: Report) -
         try:
             session = make(None)
             number = 1 if name in GRAPHS and name in OURS else None
-            call, _ = cards.bound(card, session, feed, [x.shape for x in expected], graph=number)
+            shapes = [x.shape for x in expected]
+            call, _ = cards.bound(card, session, feed, shapes, graph=number, alone=name in ALONE)
             for _ in range(4):  # a captured graph is replayed from the third run on
                 call()
             kernels = traces.record(call, 3 if args.quick else 20)

@@ -45,7 +45,8 @@ Card::Card(int number, size_t bytes, size_t cache_bytes)
     std::snprintf(bus, sizeof bus, "0000:%02x:00.0", 0xc3 + number);
   } else {
     name = "Simulated H200";
-    arch = "sm_90";
+    const char* const other = std::getenv("SIM_GPU_ARCH");
+    arch = other != nullptr ? other : "sm_90";
     compute_units = 132;
     std::snprintf(bus, sizeof bus, "0000:%02X:00.0", 0x1A + number);
   }

@@ -109,10 +109,10 @@ SIM_API int cudaDeviceGetAttribute(int* value, int attribute, int device) {
       *value = static_cast<int>(card.cache.bytes());
       return 0;
     case 75:  // cudaDevAttrComputeCapabilityMajor
-      *value = 9;
+      *value = std::stoi(card.arch.substr(3)) / 10;  // "sm_90"
       return 0;
     case 76:  // cudaDevAttrComputeCapabilityMinor
-      *value = 0;
+      *value = std::stoi(card.arch.substr(3)) % 10;
       return 0;
     case 31:   // cudaDevAttrConcurrentKernels
     case 41:   // cudaDevAttrUnifiedAddressing
