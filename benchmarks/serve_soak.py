@@ -23,23 +23,22 @@ import contextlib
 import json
 import random
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import onnx
 
-from benchmarks import common
+from benchmarks import common, flat
+from benchmarks.flat import Verdict, judge, process_status, thinned
 from benchmarks.serve_clients import NET, OTHER, Clients
 from benchmarks.small_models import Perceptron, perceptron
-from benchmarks.soak import Verdict, after_warm_up, judge, process_status, thinned
 
 SIZES = (256, 512, 128)
 # What a short time sees measured: problems repay it soon, and no budget ends. With ranges of m there are few,
@@ -203,18 +202,13 @@ def report(samples: Sequence[Sample], answers: dict[str, Any], verdict: Verdict)
         )
         for sample in [*thinned(samples[:-1], 20), samples[-1]]
     ]
-    rest = after_warm_up(samples, WARM_UP)
     done = ", ".join(f"{name} {number}" for name, number in sorted(answers["done"].items()))
     return "\n".join(
         [
             common.table(header, rows),
             "",
             f"{sum(answers['done'].values())} times: {done}; wrong: {len(answers['wrong'])}",
-            f"after the start ({rest[0].seconds:.0f} to {rest[-1].seconds:.0f} s): memory "
-            f"{verdict.slope_mb:+.2f} MB in ten minutes, {verdict.growth:+.2%} in all "
-            f"(median {statistics.median(sample.rss_mb for sample in rest):.1f} MB); open files "
-            f"{verdict.files[0]:g} -> {verdict.files[1]:g}, threads {verdict.threads[0]:g} -> "
-            f"{verdict.threads[1]:g}",
+            str(verdict),
         ]
     )
 
@@ -226,10 +220,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rate", type=float, default=10, help="acts of clients a second (10)")
     parser.add_argument("--largest", type=int, default=512, help="rows of a request at most (512)")
     parser.add_argument("--cache-size", type=int, default=64, help="problems that each cache holds (64)")
-    parser.add_argument("--max-slope", type=float, default=1.0, help="MB in ten minutes, for --check (1)")
-    parser.add_argument("--max-growth", type=float, default=0.01, help="share of memory, for --check (0.01)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples to FILE")
-    parser.add_argument("--check", action="store_true", help="exit with 1 when a stated bound is missed")
+    flat.add_arguments(parser)
     args = parser.parse_args(arguments)
     if not args.minutes > 0 or args.largest < 1 or not args.rate > 0:
         parser.error("--minutes, --rate and --largest must be above 0")
@@ -237,11 +228,7 @@ def main(arguments: list[str] | None = None) -> int:
     samples, answers = soak(args)
     verdict = judge(samples, WARM_UP)
     print(report(samples, answers, verdict))
-    results = {"verdict": asdict(verdict), "answers": answers, "samples": [asdict(s) for s in samples]}
-    common.write_json(args.json, "serve_soak", args, results)
-    bad = common.complain("WRONG", answers["wrong"][:10])
-    bad |= args.check and common.complain("BOUND MISSED", verdict.missed(args.max_slope, args.max_growth))
-    return 1 if bad else 0
+    return flat.conclude("serve_soak", args, samples, answers, verdict, answers["wrong"][:10])
 
 
 if __name__ == "__main__":

@@ -18,20 +18,19 @@ from __future__ import annotations
 
 import argparse
 import random
-import statistics
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from benchmarks import common
-from benchmarks.measure import theil_sen
+from benchmarks import common, flat
+from benchmarks.flat import Verdict, judge, process_status, thinned
 from benchmarks.small_models import Perceptron, perceptron
 
 SIZES = (64, 128, 32)
@@ -39,30 +38,6 @@ CHECK_EVERY = 10
 TOLERANCE = 1e-5  # relative to the largest value: some 5000 terms of fp32 in each sum
 WARM_UP = 1 / 3  # of the time
 MODES = ("background", "online", "cached", "off")
-MEGABYTE = 1 << 20
-
-
-class State(Protocol):
-    """What a verdict is made of."""
-
-    @property
-    def seconds(self) -> float:
-        """Since the beginning."""
-
-    @property
-    def rss_mb(self) -> float:
-        """Resident memory."""
-
-    @property
-    def files(self) -> int:
-        """Open ones."""
-
-    @property
-    def threads(self) -> int:
-        """Of the process."""
-
-
-_State = TypeVar("_State", bound=State)
 
 
 @dataclass(frozen=True)
@@ -112,17 +87,6 @@ class Watch:
             pending=common.pending(self._session),
             tuned=numbers.tuned,
         )
-
-
-def process_status(process: int | str = "self") -> dict[str, int]:
-    """The numbers of a process' /proc/.../status; sizes in kB."""
-    found: dict[str, int] = {}
-    for line in Path(f"/proc/{process}/status").read_text().splitlines():
-        name, _, text = line.partition(":")
-        first = text.split()[0] if text.split() else ""
-        if first.isdigit():
-            found[name] = int(first)
-    return found
 
 
 class Sizes:
@@ -190,55 +154,6 @@ def serve(args: argparse.Namespace) -> tuple[list[Sample], dict[str, Any]]:
     return samples, {"requests": requests, "distinct": len(seen), "checked": checked, "difference": worst}
 
 
-def after_warm_up(samples: Sequence[_State], warm_up: float = WARM_UP) -> list[_State]:
-    """All but the first part of the time."""
-    end = samples[-1].seconds * warm_up
-    return [sample for sample in samples if sample.seconds >= end]
-
-
-def thinned(samples: Sequence[_State], most: int = 500) -> list[_State]:
-    """Every so many of them, that no more than `most` are left: the slope looks at all pairs."""
-    return list(samples[:: -(-len(samples) // most)])
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What became of memory, files and threads after warm-up."""
-
-    slope_mb: float  #: in ten minutes
-    growth: float  #: that slope over the time after warm-up, relative to the memory at its beginning
-    files: tuple[float, float]  #: first and last quarter
-    threads: tuple[float, float]
-
-    def missed(self, max_slope: float, max_growth: float) -> list[str]:
-        """The bounds that are missed."""
-        lines = []
-        if not (self.slope_mb < max_slope or self.growth < max_growth):
-            lines.append(
-                f"memory grows by {self.slope_mb:.2f} MB in ten minutes, {self.growth:.1%} in all; "
-                f"expected below {max_slope:g} MB or {max_growth:.1%}"
-            )
-        for what, (first, last) in (("open files", self.files), ("threads", self.threads)):
-            if last > first:
-                lines.append(f"{what} grow from {first:g} to {last:g}")
-        return lines
-
-
-def judge(samples: Sequence[State], warm_up: float = WARM_UP) -> Verdict:
-    """Raises ValueError when there are too few samples to say anything (eight after warm-up)."""
-    rest = after_warm_up(samples, warm_up)
-    if len(rest) < 8:
-        raise ValueError(f"{len(rest)} samples after warm-up: too few for a verdict")
-    few = thinned(rest)
-    slope = theil_sen([sample.seconds for sample in few], [sample.rss_mb for sample in few])
-    quarter = len(rest) // 4
-    base = statistics.median(sample.rss_mb for sample in rest[:quarter])
-    ends = rest[:quarter], rest[-quarter:]
-    files = statistics.median(s.files for s in ends[0]), statistics.median(s.files for s in ends[1])
-    threads = statistics.median(s.threads for s in ends[0]), statistics.median(s.threads for s in ends[1])
-    return Verdict(slope * 600, slope * (rest[-1].seconds - rest[0].seconds) / base, files, threads)
-
-
 def _row(sample: Sample) -> list[object]:
     first = [f"{sample.seconds:.0f}", sample.requests, sample.distinct, f"{sample.rss_mb:.1f}"]
     middle = [sample.files, sample.threads, f"{sample.hit_rate:.1%}"]
@@ -248,17 +163,13 @@ def _row(sample: Sample) -> list[object]:
 def report(samples: Sequence[Sample], answers: dict[str, Any], verdict: Verdict) -> str:
     """For a person: some twenty of the samples, and what they come to."""
     header = ("seconds", "requests", "sizes", "RSS MB", "files", "threads", "hits", "evicted", "entries")
-    rest = after_warm_up(samples)
     return "\n".join(
         [
             common.table((*header, "pending", "tuned"), map(_row, [*thinned(samples[:-1], 20), samples[-1]])),
             "",
             f"{answers['requests']} requests of {answers['distinct']} sizes; {answers['checked']} answers "
             f"compared with numpy, largest difference {answers['difference']:.1e}",
-            f"after warm-up ({rest[0].seconds:.0f} s): memory {verdict.slope_mb:+.2f} MB in ten minutes, "
-            f"{verdict.growth:+.2%} in {rest[-1].seconds - rest[0].seconds:.0f} s; open files "
-            f"{verdict.files[0]:g} -> {verdict.files[1]:g}, threads {verdict.threads[0]:g} -> "
-            f"{verdict.threads[1]:g}",
+            str(verdict),
         ]
     )
 
@@ -272,23 +183,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--largest", type=int, default=5000, help="rows of a request at most (5000)")
     parser.add_argument("--rate", type=float, default=100, help="requests a second; 0: no pauses (100)")
     parser.add_argument("--threads", type=int, default=1, help="of the session (1)")
-    parser.add_argument("--max-slope", type=float, default=1.0, help="MB in ten minutes, for --check (1)")
-    parser.add_argument("--max-growth", type=float, default=0.01, help="share of memory, for --check (0.01)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples to FILE")
-    parser.add_argument("--check", action="store_true", help="exit with 1 when a stated bound is missed")
+    flat.add_arguments(parser)
     args = parser.parse_args(arguments)
     if not args.minutes > 0 or args.largest < 1 or args.rate < 0:
         parser.error("--minutes and --largest must be above 0, and --rate not below")
     print(common.machine_line(), end="\n\n")
     samples, answers = serve(args)
-    verdict = judge(samples)
+    verdict = judge(samples, WARM_UP)
     print(report(samples, answers, verdict))
-    results = {"verdict": asdict(verdict), "answers": answers, "samples": [asdict(s) for s in samples]}
-    common.write_json(args.json, "soak", args, results)
     found = [f"differs by {answers['difference']:.1e}"] if not answers["difference"] <= TOLERANCE else []
-    bad = common.complain("WRONG RESULTS", found)
-    bad |= args.check and common.complain("BOUND MISSED", verdict.missed(args.max_slope, args.max_growth))
-    return 1 if bad else 0
+    return flat.conclude("soak", args, samples, answers, verdict, found)
 
 
 if __name__ == "__main__":

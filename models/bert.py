@@ -9,7 +9,7 @@ import onnx
 from numpy.typing import NDArray
 
 from .encoder import EncoderConfig, encoder
-from .graph import Dim, Graph
+from .graph import Graph, size_or_name
 from .weights import RandomWeights
 
 BASE = EncoderConfig(layers=12, hidden=768, heads=12, intermediate=3072)
@@ -36,8 +36,8 @@ def build(
             return rng.near_one(*shape)
         return rng.normal(*shape, scale=0.02)
 
-    rows: Dim = "batch" if batch is None else batch
-    columns: Dim = "sequence" if sequence is None else sequence
+    rows = size_or_name(batch, "batch")
+    columns = size_or_name(sequence, "sequence")
     with Graph("bert", dtype=dtype, external=external) as graph:
         state = encoder(graph, config, weights, rows, columns)
         graph.output(state, [rows, columns, config.hidden])

@@ -45,13 +45,6 @@ class Blocks:
         root = graph.op("Sqrt", graph.op("Add", mean, graph.scalar(epsilon)))
         return graph.op("Mul", gain, graph.op("Div", x, root), name=output)
 
-    def gelu(self, x: str) -> str:
-        """The exact GELU: x * (1 + erf(x / sqrt(2))) / 2."""
-        graph = self.graph
-        erf = graph.op("Erf", graph.op("Div", x, graph.scalar(math.sqrt(2.0))))
-        inside = graph.op("Mul", x, graph.op("Add", erf, graph.scalar(1.0)))
-        return graph.op("Mul", inside, graph.scalar(0.5))
-
     def gelu_by_tanh(self, x: str) -> str:
         """The approximation of GPT-2: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))."""
         graph = self.graph
@@ -66,13 +59,17 @@ class Blocks:
         split = graph.op("Reshape", x, graph.dims(rows, columns, heads, size))
         return graph.op("Transpose", split, perm=list(order or (0, 2, 1, 3)))
 
-    def attend(self, query: str, turned_key: str, value: str, bias: str, shape: str) -> str:
-        """softmax(q k + bias) v with the heads joined again: `shape` is [rows, columns, hidden].
+    def attend(
+        self, query: str, turned_key: str, value: str, shape: str, *, root: str = "", bias: str = ""
+    ) -> str:
+        """softmax(q k / root + bias) v with the heads joined again: `shape` is [rows, columns, hidden].
 
-        `turned_key` is [rows, heads, size, keys]; `bias` may be "".
+        `turned_key` is [rows, heads, size, keys]; without `root` scores are not divided.
         """
         graph = self.graph
         scores = graph.op("MatMul", query, turned_key)
+        if root:
+            scores = graph.op("Div", scores, root)
         if bias:
             scores = graph.op("Add", scores, bias)
         chances = graph.op("Softmax", scores, axis=-1)
@@ -80,9 +77,22 @@ class Blocks:
         return graph.op("Reshape", mixed, shape)
 
 
-def lowest(graph: Graph) -> float:
+def gelu(graph: Graph, x: str) -> str:
+    """The exact GELU: x * (1 + erf(x / sqrt(2))) / 2."""
+    erf = graph.op("Erf", graph.op("Div", x, graph.scalar(math.sqrt(2.0))))
+    inside = graph.op("Mul", x, graph.op("Add", erf, graph.scalar(1.0)))
+    return graph.op("Mul", inside, graph.scalar(0.5))
+
+
+def lowest(graph: Graph) -> str:
     """The lowest finite number of the graph's type: what a mask adds."""
-    return float(np.finfo(graph.dtype.type).min)
+    return graph.scalar(float(np.finfo(graph.dtype.type).min))
+
+
+def padding_bias(graph: Graph, mask: str) -> str:
+    """[batch, 1, 1, sequence]: 0 for a token (1 in `mask`), the lowest finite number for padding."""
+    wide = graph.op("Cast", graph.op("Unsqueeze", mask, graph.ints(1, 2)), to=graph.float_type)
+    return graph.op("Mul", graph.op("Sub", graph.scalar(1.0), wide), lowest(graph))
 
 
 def length_of(graph: Graph, source: str, axis: int, known: Dim) -> str:

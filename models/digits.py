@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from .graph import Dim, Graph
+from .graph import Graph, size_or_name
 
 if TYPE_CHECKING:
     from sklearn.neural_network import MLPClassifier
@@ -45,7 +45,7 @@ def train() -> MLPClassifier:
 
 def export(network: MLPClassifier, batch: int | None = None) -> onnx.ModelProto:
     """The trained network as ONNX: pixels [batch, 64] -> probabilities [batch, 10]; None: free."""
-    rows: Dim = "batch" if batch is None else batch
+    rows = size_or_name(batch, "batch")
     with Graph("digits") as graph:
         value = graph.input("pixels", [rows, network.coefs_[0].shape[0]])
         last = len(network.coefs_) - 1

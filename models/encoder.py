@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto
 
+from .blocks import gelu, padding_bias
 from .graph import Dim, Graph
 
 Weights = Callable[[str, tuple[int, ...]], NDArray[np.generic]]
@@ -59,7 +60,7 @@ def encoder(graph: Graph, config: EncoderConfig, weights: Weights, batch: Dim, s
         graph.dims(rows, columns, config.heads, head_size), graph.dims(rows, columns, config.hidden)
     )
     state = _embeddings(graph, config, weights, ids, kinds, sequence)
-    bias = _attention_bias(graph, mask)
+    bias = padding_bias(graph, mask)
     for layer in range(config.layers):
         prefix = f"encoder.layer.{layer}"
         context = _attention(graph, config, weights, f"{prefix}.attention.self", state, bias, shapes)
@@ -73,7 +74,7 @@ def encoder(graph: Graph, config: EncoderConfig, weights: Weights, batch: Dim, s
             graph, weights, f"{prefix}.intermediate.dense", state, config.hidden, config.intermediate
         )
         narrow = _dense(
-            graph, weights, f"{prefix}.output.dense", _gelu(graph, wide), config.intermediate, config.hidden
+            graph, weights, f"{prefix}.output.dense", gelu(graph, wide), config.intermediate, config.hidden
         )
         name = "last_hidden_state" if layer == config.layers - 1 else ""
         state = _norm(
@@ -98,13 +99,6 @@ def _embeddings(
     places = graph.op("Gather", table("position_embeddings", config.positions), positions)
     total = graph.op("Add", graph.op("Add", words, types), places)
     return _norm(graph, config, weights, "embeddings.LayerNorm", total)
-
-
-def _attention_bias(graph: Graph, mask: str) -> str:
-    """[batch, 1, 1, sequence]: 0 for a token, the lowest finite number for padding."""
-    wide = graph.op("Cast", graph.op("Unsqueeze", mask, graph.ints(1, 2)), to=graph.float_type)
-    lowest = float(np.finfo(graph.dtype.type).min)
-    return graph.op("Mul", graph.op("Sub", graph.scalar(1.0), wide), graph.scalar(lowest))
 
 
 def _attention(
@@ -132,9 +126,3 @@ def _norm(graph: Graph, config: EncoderConfig, weights: Weights, prefix: str, x:
     gain = graph.weight(f"{prefix}.weight", weights(f"{prefix}.weight", (config.hidden,)))
     bias = graph.weight(f"{prefix}.bias", weights(f"{prefix}.bias", (config.hidden,)))
     return graph.op("LayerNormalization", x, gain, bias, name=name, axis=-1, epsilon=config.epsilon)
-
-
-def _gelu(graph: Graph, x: str) -> str:
-    """The exact GELU: x * (1 + erf(x / sqrt(2))) / 2."""
-    erf = graph.op("Erf", graph.op("Div", x, graph.scalar(math.sqrt(2.0))))
-    return graph.op("Mul", graph.op("Mul", x, graph.op("Add", erf, graph.scalar(1.0))), graph.scalar(0.5))

@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from .blocks import Blocks, count, length_of, lowest
-from .graph import Dim, Graph
+from .graph import Dim, Graph, size_or_name
 from .weights import RandomWeights
 
 
@@ -48,8 +48,8 @@ def build(
     [batch, sequence, vocabulary], and for each layer i present_key_i, present_value_i [batch, heads,
     sequence, head size].
     """
-    rows: Dim = "batch" if batch is None else batch
-    columns: Dim = "sequence" if sequence is None else sequence
+    rows = size_or_name(batch, "batch")
+    columns = size_or_name(sequence, "sequence")
     hidden, size = config.hidden, config.hidden // config.heads
     with Graph("gpt2", dtype=dtype, external=external) as graph:
         blocks = Blocks(graph, RandomWeights(seed))
@@ -77,7 +77,8 @@ def build(
                 ),
                 graph.weight(f"{prefix}.qkv.bias", blocks.rng.normal(3 * hidden, scale=0.02)),
             )
-            parts = _split(graph, graph.op("Reshape", together, joined), hidden, prefix)
+            wide = graph.op("Reshape", together, joined)
+            parts = graph.split(wide, [hidden] * 3, axis=2, name=f"{prefix}.split")
             query, key, value = (
                 graph.op("Transpose", graph.op("Reshape", part, shape), perm=[0, 2, 1, 3]) for part in parts
             )
@@ -85,10 +86,8 @@ def build(
                 name = graph.op("Identity", part, name=f"present_{kind}_{layer}")
                 graph.output(name, [rows, config.heads, columns, size])
             turned = graph.op("Transpose", key, perm=[0, 1, 3, 2])
-            scores = graph.op("Div", graph.op("MatMul", query, turned), graph.scalar(size**0.5))
-            chances = graph.op("Softmax", graph.op("Add", scores, bias), axis=-1)
-            mixed = graph.op("Transpose", graph.op("MatMul", chances, value), perm=[0, 2, 1, 3])
-            mixed = graph.op("Reshape", mixed, merged)
+            root = graph.scalar(size**0.5)
+            mixed = blocks.attend(query, turned, value, merged, root=root, bias=bias)
             state = graph.op("Add", blocks.linear(f"{prefix}.o", mixed, hidden, hidden), state)
             normed = blocks.layer_norm(f"{prefix}.after", state, hidden)
             wide = blocks.gelu_by_tanh(blocks.linear(f"{prefix}.up", normed, hidden, 4 * hidden))
@@ -108,8 +107,4 @@ def _bias(graph: Graph, padding: str, length: int | str, rows: Dim, columns: Dim
     there = graph.op("Mul", past, graph.op("Unsqueeze", padding, graph.ints(1, 2)))
     graph.shaped(there, [rows, 1, columns, columns], TensorProto.INT64)
     seen = graph.op("Cast", there, to=TensorProto.BOOL)
-    return graph.op("Where", seen, graph.scalar(0.0), graph.scalar(lowest(graph)))
-
-
-def _split(graph: Graph, x: str, width: int, prefix: str) -> list[str]:
-    return graph.split(x, [width] * 3, axis=2, name=f"{prefix}.split")
+    return graph.op("Where", seen, graph.scalar(0.0), lowest(graph))

@@ -176,6 +176,11 @@ class Graph:
         )
 
 
+def size_or_name(size: int | None, name: str) -> Dim:
+    """A builder's argument as a dimension: None is a free one of that name."""
+    return name if size is None else size
+
+
 def _wrap(graph: onnx.GraphProto) -> onnx.ModelProto:
     return helper.make_model(
         graph,

@@ -11,7 +11,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from .graph import Dim, Graph
+from .blocks import lowest
+from .graph import Dim, Graph, size_or_name
 from .progress import track
 from .weights import RandomWeights
 
@@ -118,9 +119,9 @@ def _start(
     sequence: int | None,
     past: int | None,
 ) -> _Context:
-    rows: Dim = "batch" if batch is None else batch
-    columns: Dim = "sequence" if sequence is None else sequence
-    before: Dim = "past" if past is None else past
+    rows = size_or_name(batch, "batch")
+    columns = size_or_name(sequence, "sequence")
+    before = size_or_name(past, "past")
     fixed = isinstance(columns, int) and isinstance(before, int)
     total: Dim = int(columns) + int(before) if fixed else "total"
     states = graph.input("hidden_states", [rows, columns, config.hidden])
@@ -146,8 +147,7 @@ def _start(
     end = graph.ints(seen) if isinstance(seen, int) else seen
     places = graph.op("Slice", keys, graph.ints(0), end, graph.ints(0))
     ahead = graph.op("Greater", places, graph.op("Unsqueeze", positions, graph.ints(1, 3)))
-    lowest = graph.scalar(float(np.finfo(graph.dtype.type).min))
-    bias = graph.op("Where", ahead, lowest, graph.scalar(0.0))
+    bias = graph.op("Where", ahead, lowest(graph), graph.scalar(0.0))
     return _Context(
         graph,
         config,

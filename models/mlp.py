@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 
-from .graph import Dim, Graph
+from .graph import Graph, size_or_name
 from .weights import RandomWeights
 
 SIZES = (512, 2048, 2048, 512)
@@ -25,7 +25,7 @@ def build(
 
     Input: x [batch, sizes[0]]. Output: y [batch, sizes[-1]].
     """
-    rows: Dim = "batch" if batch is None else batch
+    rows = size_or_name(batch, "batch")
     random = RandomWeights(seed)
     with Graph("mlp", dtype=dtype) as graph:
         state = graph.input("x", [rows, sizes[0]])

@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from .blocks import Blocks, count, length_of, lowest
-from .graph import Dim, Graph
+from .blocks import Blocks, count, length_of, lowest, padding_bias
+from .graph import Dim, Graph, size_or_name
 from .weights import RandomWeights
 
 
@@ -63,9 +63,9 @@ def build(
     Inputs: input_ids, attention_mask (1: a token, 0: padding) int64 [batch, sequence], decoder_input_ids
     int64 [batch, target]. Output: logits [batch, target, vocabulary].
     """
-    rows: Dim = "batch" if batch is None else batch
-    columns: Dim = "sequence" if sequence is None else sequence
-    places: Dim = "target" if target is None else target
+    rows = size_or_name(batch, "batch")
+    columns = size_or_name(sequence, "sequence")
+    places = size_or_name(target, "target")
     with Graph("t5", dtype=dtype, external=external) as graph:
         blocks = Blocks(graph, RandomWeights(seed))
         ids, padding = (
@@ -109,7 +109,7 @@ def _encoder(blocks: Blocks, config: T5Config, state: str, padding: str, tokens:
     bias = graph.op(
         "Add",
         _relative(blocks, config, "encoder", tokens, both_ways=True),
-        _padding(graph, padding),
+        padding_bias(graph, padding),
     )
     for layer in range(config.layers):
         prefix = f"encoder.{layer}"
@@ -129,7 +129,7 @@ def _decoder(
         _relative(blocks, config, "decoder", tokens, both_ways=False),
         _causal(graph, tokens),
     )
-    other_bias = _padding(graph, padding)
+    other_bias = padding_bias(graph, padding)
     for layer in range(config.layers):
         prefix = f"decoder.{layer}"
         normed = blocks.rms_norm(f"{prefix}.before", state, config.hidden)
@@ -154,7 +154,9 @@ def _attention(
 
     # 1 / sqrt(size) is in the weights of q.
     query = blocks.graph.op("Mul", heads("q", x, tokens), blocks.graph.scalar(size**-0.5))
-    mixed = blocks.attend(query, heads("k", y, seen, 0, 2, 3, 1), heads("v", y, seen), bias, tokens.merged)
+    mixed = blocks.attend(
+        query, heads("k", y, seen, 0, 2, 3, 1), heads("v", y, seen), tokens.merged, bias=bias
+    )
     return blocks.linear(f"{prefix}.o", mixed, inner, config.hidden, bias=False)
 
 
@@ -166,12 +168,6 @@ def _feed_forward(blocks: Blocks, config: T5Config, prefix: str, state: str) -> 
     return blocks.graph.op("Add", state, narrow)
 
 
-def _padding(graph: Graph, padding: str) -> str:
-    """[batch, 1, 1, sequence]: 0 for a token, the lowest finite number for padding."""
-    wide = graph.op("Cast", graph.op("Unsqueeze", padding, graph.ints(1, 2)), to=graph.float_type)
-    return graph.op("Mul", graph.op("Sub", graph.scalar(1.0), wide), graph.scalar(lowest(graph)))
-
-
 def _causal(graph: Graph, tokens: _Tokens) -> str:
     """[target, target]: 0, or the lowest number for what lies ahead."""
     places = count(graph, tokens.length)
@@ -180,7 +176,7 @@ def _causal(graph: Graph, tokens: _Tokens) -> str:
         graph.op("Unsqueeze", places, graph.ints(0)),
         graph.op("Unsqueeze", places, graph.ints(1)),
     )
-    return graph.op("Where", ahead, graph.scalar(lowest(graph)), graph.scalar(0.0))
+    return graph.op("Where", ahead, lowest(graph), graph.scalar(0.0))
 
 
 def _relative(blocks: Blocks, config: T5Config, name: str, tokens: _Tokens, *, both_ways: bool) -> str:

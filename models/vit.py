@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from .blocks import Blocks
-from .graph import Dim, Graph
+from .blocks import Blocks, gelu
+from .graph import Graph, size_or_name
 from .weights import RandomWeights
 
 
@@ -51,7 +51,7 @@ def build(
 
     Input: pixel_values [batch, channels, image, image]. Output: logits [batch, classes].
     """
-    rows: Dim = "batch" if batch is None else batch
+    rows = size_or_name(batch, "batch")
     hidden, size = config.hidden, config.hidden // config.heads
     side = config.image // config.patch
     tokens = side * side + 1
@@ -91,13 +91,10 @@ def build(
                 )
                 for part, order in (("q", (0, 2, 1, 3)), ("k", (0, 2, 3, 1)), ("v", (0, 2, 1, 3)))
             )
-            scores = graph.op("Div", graph.op("MatMul", query, key), root)
-            chances = graph.op("Softmax", scores, axis=-1)
-            mixed = graph.op("Transpose", graph.op("MatMul", chances, value), perm=[0, 2, 1, 3])
-            mixed = graph.op("Reshape", mixed, merged)
+            mixed = blocks.attend(query, key, value, merged, root=root)
             state = graph.op("Add", blocks.linear(f"{prefix}.o", mixed, hidden, hidden), state)
             normed = blocks.layer_norm(f"{prefix}.after", state, hidden, epsilon=config.epsilon)
-            wide = blocks.gelu(blocks.linear(f"{prefix}.up", normed, hidden, config.intermediate))
+            wide = gelu(graph, blocks.linear(f"{prefix}.up", normed, hidden, config.intermediate))
             narrow = blocks.linear(f"{prefix}.down", wide, config.intermediate, hidden)
             state = graph.op("Add", narrow, state)
         state = blocks.layer_norm("norm", state, hidden, epsilon=config.epsilon)

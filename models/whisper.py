@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from .blocks import Blocks
-from .graph import Dim, Graph
+from .blocks import Blocks, gelu
+from .graph import Dim, Graph, size_or_name
 from .weights import RandomWeights
 
 
@@ -46,15 +46,15 @@ def build(
 
     Input: input_features [batch, mels, frames]. Output: last_hidden_state [batch, (frames + 1) / 2, hidden].
     """
-    rows: Dim = "batch" if batch is None else batch
-    length: Dim = "frames" if frames is None else frames
+    rows = size_or_name(batch, "batch")
+    length = size_or_name(frames, "frames")
     tokens: Dim = "tokens" if frames is None else (frames + 1) // 2
     hidden, size = config.hidden, config.hidden // config.heads
     with Graph("whisper", dtype=dtype, external=external) as graph:
         blocks = Blocks(graph, RandomWeights(seed))
         sound = graph.input("input_features", [rows, config.mels, length])
-        state = blocks.gelu(_convolution(blocks, "conv1", sound, config.mels, hidden, stride=1))
-        state = blocks.gelu(_convolution(blocks, "conv2", state, hidden, hidden, stride=2))
+        state = gelu(graph, _convolution(blocks, "conv1", sound, config.mels, hidden, stride=1))
+        state = gelu(graph, _convolution(blocks, "conv2", state, hidden, hidden, stride=2))
         state = graph.op("Transpose", state, perm=[0, 2, 1])
         number, columns = graph.dim_of(state, 0, rows), graph.dim_of(state, 1, tokens)
         places = graph.weight("positions", blocks.rng.normal(config.positions, hidden, scale=0.02))
@@ -73,12 +73,11 @@ def build(
                 blocks.split_heads(query, number, columns, config.heads, size),
                 blocks.split_heads(key, number, columns, config.heads, size, 0, 2, 3, 1),
                 blocks.split_heads(value, number, columns, config.heads, size),
-                "",
                 merged,
             )
             state = graph.op("Add", state, blocks.linear(f"{prefix}.o", mixed, hidden, hidden))
             normed = blocks.layer_norm(f"{prefix}.after", state, hidden)
-            wide = blocks.gelu(blocks.linear(f"{prefix}.up", normed, hidden, config.intermediate))
+            wide = gelu(graph, blocks.linear(f"{prefix}.up", normed, hidden, config.intermediate))
             narrow = blocks.linear(f"{prefix}.down", wide, config.intermediate, hidden)
             state = graph.op("Add", state, narrow)
         state = blocks.layer_norm("norm", state, hidden, output="last_hidden_state")

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
 import pytest
 from support.built import FOLDER
 
+from benchmarks.gpu import accuracy, cases, end_to_end, run
 from benchmarks.gpu import card as cards
-from benchmarks.gpu import cases, end_to_end, run
 from benchmarks.gpu.card import Card
 from benchmarks.gpu.report import Clock, Report
 
@@ -72,6 +73,12 @@ def test_every_part_on_simulated_libraries(backend: str, tmp_path: Path) -> None
     assert "this onnxruntime has no provider of its own for the card" in why
     assert [r["contender"] for r in parts["overhead"]["results"]] == ["ours alone, tuned"]
     if backend == "cuda":
+        accuracy = parts["accuracy"]["results"]
+        assert [r["case"] for r in accuracy] == [f"small bert fp32 3x24 {s}" for s in ("static", "dynamic")]
+        assert all(r["memcpy"] == {"ours, claim=all": 0} for r in accuracy)
+        assert all(list(r["errors"]) == ["ours, claim=all", "ours, claim=all, graph"] for r in accuracy)
+        (why,) = parts["accuracy"]["left_out"]
+        assert "--minilm" in why
         (why,) = parts["families"]["left_out"]
         assert "torch" in why
     for part in PARTS[backend]:
@@ -121,6 +128,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Card:
 
     monkeypatch.setattr(cards, "stock_session", stock)
     monkeypatch.setattr(cards, "our_session", ours)
+    monkeypatch.setattr(cards, "demand_replays", lambda session: None)
     monkeypatch.setattr(cards, "on_card", lambda card, values: ort.OrtValue.ortvalue_from_numpy(values))
     return Card("cuda", 0, "CUDAExecutionProvider", "")
 
@@ -206,6 +214,60 @@ def test_answers_are_kept_beside_the_model(monkeypatch: pytest.MonkeyPatch, tmp_
     cases.Models(tmp_path).expected(case)
     assert len(calculated) == 3
     assert len(list(tmp_path.glob("*.npz"))) == 1
+
+
+def test_errors_of_minilm_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    card = stand_in(monkeypatch)
+    real = replace(cases.SMALL, name="real")
+    monkeypatch.setattr(accuracy, "REAL", real)
+    file = tmp_path / "minilm.onnx"
+    built = cases.KINDS["minilm"].build(real, {"batch": None, "dtype": np.float16, "seed": 5})
+    onnx.save(built, file)
+    args = arguments(*("--minilm", str(file), "--model", "t5", "--sizes", "dynamic", "--mode", "fp32"))
+    report = accuracy.run(card, args, Clock(300))
+    assert (report.wrong, report.left_out) == ([], [])
+    assert [r["case"] for r in report.results] == [
+        *(
+            "real minilm fp32 1x24 dynamic",
+            "real minilm fp32 32x24 dynamic",
+            "small t5 fp32 3x24 to 9 dynamic",
+        )
+    ]
+    for result in report.results:
+        assert list(result["errors"]) == list(accuracy.CONTENDERS)
+        assert max(result["errors"].values()) < 1e-5
+        assert result["memcpy"] == {"stock": 0, "ours, claim=all": 0}
+    padded = accuracy.Padded(tmp_path).feed(cases.Case("t5", "fp32", 2, "dynamic", cases.SMALL))
+    assert padded["attention_mask"].sum(axis=1).tolist() == [24, 16]
+    late = accuracy.run(card, args, Clock(-1))
+    assert len(late.left_out) == 3
+
+
+def test_errors_and_copies_that_are_too_many() -> None:
+    def result(
+        mode: str = "fp32", error: float = 1e-6, stock: float = 1e-6, copies: int = 0
+    ) -> dict[str, Any]:
+        errors = {"stock": stock, "ours, claim=all": error}
+        memcpy = {"stock": 3, "ours, claim=all": copies}
+        return {
+            "case": "c",
+            "errors": errors,
+            "memcpy": memcpy,
+            "limit": accuracy.limit(mode, errors["stock"]),
+        }
+
+    assert accuracy.judge(result()) == []
+    for bad, words in (
+        (result(error=1.1e-5), "c, ours, claim=all: error 1.1e-05, expected below 1e-05"),
+        (result(error=1.1e-5, stock=1e-3), "error 1.1e-05"),  # of fp32 the other's error is no excuse
+        (result(error=float("nan")), "error nan"),
+        (result("fp16", error=0.03, stock=0.01), "error 3.0e-02, expected below 2e-02"),
+        (result(copies=1), "c, ours, claim=all: 1 Memcpy nodes"),
+    ):
+        (line,) = accuracy.judge(bad)
+        assert words in line
+    assert accuracy.judge(result("fp16", error=0.015, stock=0.01)) == []
+    assert accuracy.limit("tf32", None) == 5e-3
 
 
 def test_sizes_of_cases_are_told() -> None:

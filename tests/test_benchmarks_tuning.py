@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from benchmarks import common, first_request, soak, stability
+from benchmarks import common, first_request, flat, soak, stability
 from benchmarks.small_models import perceptron
 
 SHAPES = "name,batch,m,n,k,b_const,where\ntail,1,7,13,101,1,x\nscores,2,8,8,4,0,x\nlarge,1,999,999,999,1,x\n"
@@ -225,33 +225,37 @@ def samples(memory, files=8, threads=3, count=90):
     ]
 
 
+def judge(samples):
+    return flat.judge(samples, soak.WARM_UP)
+
+
 def test_memory_that_swings_is_flat_and_memory_that_leaks_is_not():
     def leak(per_ten_minutes):
         return lambda i: 500 + per_ten_minutes * i / 60
 
-    swinging = soak.judge(samples(lambda i: 300 + 20 * (i < 30) * i / 30 + (i * 7919) % 13))
+    swinging = judge(samples(lambda i: 300 + 20 * (i < 30) * i / 30 + (i * 7919) % 13))
     assert abs(swinging.slope_mb) < 1
     assert swinging.missed(1.0, 0.001) == []
-    leaking = soak.judge(samples(leak(10)))
+    leaking = judge(samples(leak(10)))
     assert leaking.slope_mb == pytest.approx(10)
     assert leaking.growth == pytest.approx(10 / 500, rel=0.1)
     (line,) = leaking.missed(1.0, 0.01)
     assert line.startswith("memory grows by 10.00 MB in ten minutes, 1.9% in all; expected below 1 MB or")
     assert leaking.missed(1.0, 0.05) == [], "one of the two is enough"
     assert leaking.missed(11.0, 0.0) == []
-    assert soak.judge(samples(leak(-10))).missed(1.0, 0.01) == []
-    assert soak.Verdict(float("nan"), float("nan"), (1, 1), (1, 1)).missed(1.0, 0.01)
+    assert judge(samples(leak(-10))).missed(1.0, 0.01) == []
+    assert flat.Verdict(float("nan"), float("nan"), (1, 1), (1, 1), (0, 600), 90).missed(1.0, 0.01)
     with pytest.raises(ValueError, match="7 samples after warm-up: too few"):
-        soak.judge(samples(300, count=10))
+        judge(samples(300, count=10))
 
 
 def test_files_and_threads_must_not_grow():
-    assert soak.judge(samples(300, files=lambda i: 9 if i in (35, 88) else 8)).missed(1, 0.01) == []
-    step = soak.judge(samples(300, files=lambda i: 8 + (i > 70))).missed(1, 0.01)
+    assert judge(samples(300, files=lambda i: 9 if i in (35, 88) else 8)).missed(1, 0.01) == []
+    step = judge(samples(300, files=lambda i: 8 + (i > 70))).missed(1, 0.01)
     assert step == ["open files grow from 8 to 9"]
-    slow = soak.judge(samples(300, threads=lambda i: 3 + i // 20)).missed(1, 0.01)
+    slow = judge(samples(300, threads=lambda i: 3 + i // 20)).missed(1, 0.01)
     assert slow == ["threads grow from 4 to 7"]
-    assert soak.judge(samples(300, threads=lambda i: 3 + (i > 10))).missed(1, 0.01) == [], "warm-up"
+    assert judge(samples(300, threads=lambda i: 3 + (i > 10))).missed(1, 0.01) == [], "warm-up"
 
 
 def test_small_sizes_are_frequent_and_all_possible():
@@ -268,7 +272,10 @@ def test_soak_tells_wrong_answers_and_missed_bounds(capsys, monkeypatch):
     answers = {"requests": 9, "distinct": 3, "checked": 1, "difference": 1e-7}
     monkeypatch.setattr(soak, "serve", lambda _: (samples(lambda i: 300 + i), answers))
     assert soak.main([]) == 0
-    assert "9 requests of 3 sizes; 1 answers compared with numpy" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "9 requests of 3 sizes; 1 answers compared with numpy" in out
+    assert "after warm-up (300 to 890 s): memory +60.00 MB in ten minutes, +17.5" in out
+    assert "(median 359.5 MB); open files 8 -> 8, threads 3 -> 3" in out
     assert soak.main(["--check"]) == 1
     assert "BOUND MISSED: memory grows by 60.00 MB" in capsys.readouterr().err
     assert soak.main(["--check", "--max-slope", "61"]) == 0

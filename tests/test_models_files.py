@@ -15,8 +15,12 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # `models` is a folder of the repository, not an installed package
     sys.path.insert(0, str(ROOT))
 
-from models import fetch, weights  # noqa: E402
+import onnxruntime as ort  # noqa: E402
+
+from models import bert, fetch, weights  # noqa: E402
 from models.__main__ import main  # noqa: E402
+from models.encoder import EncoderConfig  # noqa: E402
+from models.retype import retyped  # noqa: E402
 
 # --- downloads
 
@@ -125,6 +129,75 @@ def test_command_builds_a_model(tmp_path, capsys):
     assert main(["build", "minilm-int8", "--out", str(out)]) == 0
     assert capsys.readouterr().out.strip() == str(out)
     onnx.checker.check_model(str(out))
+
+
+def test_command_fixes_sizes_and_types(tmp_path, capsys):
+    out = tmp_path / "m.onnx"
+    sizes = ["--layers", "1", "--batch", "2", "--sequence", "6"]
+    assert main(["build", "whisper", *sizes, "--dtype", "fp16", "--out", str(out), "--external"]) == 0
+    made = onnx.load(out, load_external_data=False)
+    assert {tensor.data_type for tensor in made.graph.initializer if tensor.external_data} == {
+        onnx.TensorProto.FLOAT16
+    }
+    (sound,) = made.graph.input
+    assert [dim.dim_value for dim in sound.type.tensor_type.shape.dim] == [2, 80, 6]
+    assert main(["build", "t5", *sizes, "--target", "5", "--out", str(out)]) == 0
+    shapes = {
+        value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        for value in onnx.load(out).graph.input
+    }
+    assert shapes == {"input_ids": [2, 6], "attention_mask": [2, 6], "decoder_input_ids": [2, 5]}
+    capsys.readouterr()
+    assert main(["build", "digits", "--dtype", "fp16", "--out", str(out)]) == 1
+    assert "digits is there as it is only" in capsys.readouterr().err
+
+
+# --- another type
+
+
+def small_bert(dtype):
+    config = EncoderConfig(layers=1, hidden=32, heads=2, intermediate=64, vocabulary=50, positions=16)
+    return bert.build(config, seed=2, dtype=dtype)
+
+
+def test_a_model_in_another_type_is_the_one_that_is_built_so():
+    single = small_bert(np.float32)
+    for dtype in (np.float16, np.float32):
+        got, expected = retyped(small_bert(np.float16), dtype), small_bert(dtype)
+        onnx.checker.check_model(got, full_check=True)
+        ours, theirs = (
+            {t.name.partition("const")[0]: onnx.numpy_helper.to_array(t) for t in m.graph.initializer}
+            for m in (got, expected)
+        )
+        assert ours.keys() == theirs.keys()
+        for name, values in ours.items():
+            assert values.dtype == theirs[name].dtype
+            np.testing.assert_allclose(values, theirs[name], rtol=1e-3, atol=1e-6)
+    half = retyped(single, np.float16)
+    assert single.SerializeToString() == small_bert(np.float32).SerializeToString(), "a copy"
+    assert not [
+        t.name
+        for t in half.graph.initializer
+        if t.data_type == onnx.TensorProto.FLOAT or not np.isfinite(onnx.numpy_helper.to_array(t)).all()
+    ]
+    ids = np.ones((1, 4), np.int64)
+    feed = {"input_ids": ids, "attention_mask": ids, "token_type_ids": ids * 0}
+    (close,), (exact,) = (
+        ort.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feed)
+        for m in (half, single)
+    )
+    assert close.dtype == np.float16
+    np.testing.assert_allclose(close, exact, atol=2e-2)
+
+
+def test_a_model_of_two_types_or_of_two_files_is_refused(tmp_path):
+    mixed = small_bert(np.float32)
+    mixed.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(2, np.float16), "other"))
+    with pytest.raises(ValueError, match="fp32 and in fp16"):
+        retyped(mixed, np.float16)
+    onnx.save(small_bert(np.float32), tmp_path / "m.onnx", save_as_external_data=True, size_threshold=64)
+    with pytest.raises(ValueError, match="in another file"):
+        retyped(onnx.load(tmp_path / "m.onnx", load_external_data=False), np.float16)
 
 
 def test_command_lists_and_reports_errors(tmp_path, capsys, monkeypatch):

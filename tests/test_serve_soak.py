@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("grpc", reason="the extra 'serve' is not installed")
 from benchmarks import serve_soak
-from benchmarks.soak import judge
+from benchmarks.flat import judge
 
 
 def samples(rss: Callable[[int], float], files: Callable[[int], int] = lambda i: 20) -> list[Any]:

@@ -259,6 +259,16 @@ def bound(
     return call, lambda: [output.numpy() for output in outputs]
 
 
+def demand_replays(session: ort.InferenceSession) -> None:
+    """Raises RuntimeError when no run of a session of ours was the replay of a graph."""
+    import onnxruntime_ep_tunableop as tunableop
+
+    graphs = tunableop.stats(session).graphs
+    if not graphs.replayed:
+        why = "; ".join(graphs.refused) or ("" if graphs.enabled else str(tunableop.explain(session)))
+        raise RuntimeError(f"no graph was replayed: {why}")
+
+
 def profiled(session: ort.InferenceSession, call: Callable[[], object]) -> Counter[tuple[str, str]]:
     """Runs once and says which nodes ran where: (provider, operator) -> count. Ends the profile."""
     import json

@@ -29,6 +29,7 @@ from models.graph import external_path, save
 
 Arrays = dict[str, NDArray[Any]]
 SIZES = ("static", "dynamic")
+MODES = ("fp16", "fp32")  # unless others are asked for
 
 
 @dataclass(frozen=True)
@@ -287,7 +288,7 @@ def _answers(kept: Path, make: Callable[[], list[NDArray[Any]]]) -> list[NDArray
 def add_arguments(parser: Any) -> None:
     """Which models, and how large."""
     parser.add_argument("--model", nargs="+", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--mode", nargs="+", choices=cards.MODES, default=["fp16", "fp32"])
+    parser.add_argument("--mode", nargs="+", choices=cards.MODES, help="(default: fp16 and fp32)")
     parser.add_argument("--batch", nargs="+", type=int, help="(default: what each model has tables of)")
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument(
@@ -312,5 +313,5 @@ def cases(args: Any) -> Iterator[Case]:
     scale = scale_of(args)
     for model in args.model:
         batches = args.batch or KINDS[model].batches
-        for mode, batch, sizes in itertools.product(args.mode, batches, args.sizes):
+        for mode, batch, sizes in itertools.product(args.mode or MODES, batches, args.sizes):
             yield Case(model, mode, batch, sizes, scale)

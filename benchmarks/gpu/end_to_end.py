@@ -47,8 +47,9 @@ def contenders(
     card: Card, case: Case, model: Path, args: Any
 ) -> Iterator[tuple[str, Callable[[Path | None], ort.InferenceSession]]]:
     """Names, and how to make the session of each, given where its profile goes."""
-    yield STOCK, lambda profile: cards.stock_session(card, model, case.mode, profile=profile)
-    yield AGAIN, lambda profile: cards.stock_session(card, model, case.mode, profile=profile)
+    if card.stock:
+        yield STOCK, lambda profile: cards.stock_session(card, model, case.mode, profile=profile)
+        yield AGAIN, lambda profile: cards.stock_session(card, model, case.mode, profile=profile)
     if card.stock == "CUDAExecutionProvider":
         yield GRAPH, lambda _: cards.stock_session(card, model, case.mode, graph=True)
         without = ["MatMulAddFusion"]
@@ -89,6 +90,8 @@ def measure(card: Card, case: Case, models: Models, args: Any, report: Report) -
             nodes = None if captured else cards.profiled(session, call)
             call()
             call()  # a captured graph is replayed from the third run on
+            if number is not None:
+                cards.demand_replays(session)
             difference = common.difference(fetch(), expected)
         except Exception as error:
             (report.left_out if name in (GRAPH, BEST) else report.wrong).append(f"{case}, {name}: {error}")

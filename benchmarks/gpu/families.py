@@ -42,6 +42,8 @@ def measure(card: Card, case: Case, models: Models, args: Any, report: Report) -
             call, _ = cards.bound(card, session, feed, shapes, graph=number, alone=name in ALONE)
             for _ in range(4):  # a captured graph is replayed from the third run on
                 call()
+            if number is not None:
+                cards.demand_replays(session)
             kernels = traces.record(call, 3 if args.quick else 20)
         except Exception as error:
             (report.wrong if name in OURS else report.left_out).append(f"{case}, {name}: {error}")

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu import alone, cases, create, end_to_end, families, overhead, selftest, shapes
+from benchmarks.gpu import accuracy, alone, cases, create, end_to_end, families, overhead, selftest, shapes
 from benchmarks.gpu import card as cards
 from benchmarks.gpu.card import Card
 from benchmarks.gpu.report import Clock, Report
@@ -28,6 +28,7 @@ PARTS: dict[str, Callable[[Card, Any, Clock], Report]] = {
     "shapes": shapes.run,
     "end_to_end": end_to_end.run,
     "families": families.run,
+    "accuracy": accuracy.run,
     "overhead": overhead.run,
     "create": create.run,
     "alone": alone.run,
@@ -49,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
     cases.add_arguments(made.add_argument_group("whole models"))
     end_to_end.add_arguments(made.add_argument_group("end_to_end, families"))
     create.add_arguments(made.add_argument_group("create"))
+    accuracy.add_arguments(made.add_argument_group("accuracy"))
     return made
 
 

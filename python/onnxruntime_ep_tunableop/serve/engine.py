@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import _control
 from .counters import Counters
-from .protocol import InferRequest, InferResponse, Kind, ModelMetadata, ModelState, ProtocolError
+from .protocol import InferRequest, InferResponse, Kind, ModelMetadata, ModelState, ProtocolError, is_found
 from .repository import CONFIG, TRITON_CONFIG, Found, Repository, triton_config
 from .service import Service
 from .settings import ModelSettings, ServerSettings, SettingsError, shapes_of
@@ -123,13 +123,7 @@ class Engine:
 
     def model_ready(self, name: str, version: str = "") -> bool:
         """See Serving."""
-        try:
-            self._service(name, version)
-        except ProtocolError as error:
-            if error.kind is Kind.NOT_FOUND:
-                raise
-            return False
-        return not self._closing
+        return is_found(lambda: self._service(name, version)) and not self._closing
 
     def metadata(self, name: str, version: str = "") -> ModelMetadata:
         """See Serving."""

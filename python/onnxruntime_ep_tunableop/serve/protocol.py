@@ -7,7 +7,7 @@ array of uint16 that holds the bits, and `datatype` says so.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +56,17 @@ class ProtocolError(Exception):
         super().__init__(message)
         self.kind = kind
         self.retry_after = retry_after  #: seconds, of BUSY and UNAVAILABLE
+
+
+def is_found(look_up: Callable[[], object]) -> bool:
+    """Whether `look_up` finds a model that takes requests. Where there is none of that name: its error."""
+    try:
+        look_up()
+    except ProtocolError as error:
+        if error.kind is Kind.NOT_FOUND:
+            raise
+        return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from ... import _control
 from ..counters import Counters
-from ..protocol import InferRequest, InferResponse, Kind, ModelMetadata, ModelState, ProtocolError
+from ..protocol import InferRequest, InferResponse, Kind, ModelMetadata, ModelState, ProtocolError, is_found
 from ..settings import ServerSettings
 from ..workers import Workers
 from .board import LOAD, UNLOAD, Look
@@ -115,13 +115,7 @@ class RayEngine:
 
     def model_ready(self, name: str, version: str = "") -> bool:
         """See Serving."""
-        try:
-            self._check(name, version)
-        except ProtocolError as error:
-            if error.kind is Kind.NOT_FOUND:
-                raise
-            return False
-        return not self._closing
+        return is_found(lambda: self._check(name, version)) and not self._closing
 
     def metadata(self, name: str, version: str = "") -> ModelMetadata:
         """See Serving."""
