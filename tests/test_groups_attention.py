@@ -452,3 +452,22 @@ def unoptimised() -> ort.SessionOptions:
     settings = ort.SessionOptions()
     settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     return settings
+
+
+@on_card("cuda13")
+def test_a_mask_of_unknown_dimensions_may_have_more_than_the_scores() -> None:
+    nodes = [COLUMNS, op("MatMul", "q kt", "s"), op("Add", "s mask", "s2"), op("Softmax", "s2", "p", axis=-1)]
+    nodes.append(op("MatMul", "p v", "Y"))
+    kind = TensorProto.FLOAT16
+    sizes = {"q": (1, 2, 4, SIZE), "k": (1, 2, 5, SIZE), "v": (1, 2, 5, SIZE)}
+    inputs = [value(name, dims, kind) for name, dims in sizes.items()] + [value("mask", None, kind)]
+    proto = model(graph(nodes, inputs, [value("Y", None, kind)], {}), opset=17)
+    session = card_session(proto, claim="all")
+    assert not any("fused as Attention" in n.reason for n in tunableop.explain(session).operators)
+    stock = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    feeds = {name: random(dims, n).astype(np.float16) for n, (name, dims) in enumerate(sizes.items())}
+    for dims in ((5,), (1, 1, 4, 5), (3, 1, 2, 4, 5)):
+        feeds["mask"] = random(dims, 7).astype(np.float16)
+        (got,), (expected,) = session.run(None, feeds), stock.run(None, feeds)
+        assert got.shape == expected.shape
+        np.testing.assert_allclose(got, expected, rtol=4e-3, atol=4e-3)

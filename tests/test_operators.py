@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime_ep_tunableop._control import operators
 from support.cards import BOTH, card_session, on_card
@@ -261,13 +263,13 @@ def test_what_a_kernel_does_not_do_is_refused_in_words() -> None:
             "reduction=add has no kernel",
         ),
         ("RotaryEmbedding", [x, ints(0), cache, cache], {"scale": 2.0} | contrib, "a scale has no kernel"),
-        ("MultiHeadAttention", [x, x, x[..., :4]], {"num_heads": 2} | contrib, "values of another size"),
         (
             "MultiHeadAttention",
-            [x, x, x, None, np.ones((2, 3, 3), np.int32)],
+            [x, x, x, None, np.ones((2, 1, 3, 3), np.int32)],
             {"num_heads": 2} | contrib,
-            "a key_padding_mask of 3 dimensions has no kernel",
+            "a key_padding_mask of 4 dimensions has no kernel",
         ),
+        ("Add", [np.zeros((1,) * 9, np.float32), flat], {}, "9 dimensions, and its kernel has at most 8"),
         (
             "MultiHeadAttention",
             [x, random((2, 2, 3, 4), 4), random((2, 2, 3, 4), 5), random((24,), 6)],
@@ -300,6 +302,39 @@ def test_what_a_kernel_does_not_do_is_refused_in_words() -> None:
     reasons = {node.name: node.reason for node in tunableop.explain(session).operators}
     for at, (*_, words) in enumerate(cases):
         assert words in reasons[f"case{at}"], reasons
+
+
+@on_card(*BOTH)
+def test_what_onnxruntime_has_no_answer_to_is_an_error_here_too() -> None:
+    """Of the same kind, in words; the session goes on."""
+    heads = {"num_heads": 2, "domain": "com.microsoft"}
+    weight, row = random((6, 24), 1), random((24,), 2)
+    x, lengths = random((2, 4, 6), 3), np.ones(5, np.int32)
+    cases: list[tuple[str, list[np.ndarray[Any, Any]], dict[str, Any], str]] = [
+        ("Conv", [random((1, 2, 3, 9), 4), random((2, 2, 5, 3), 5)], {}, "smaller than a filter of [5,3]"),
+        ("Conv", [random((1, 2, 3), 4), random((2, 2, 4), 5)], {"strides": [4]}, "smaller than a filter"),
+        ("Conv", [random((1, 2, 0, 4), 4), random((2, 2, 1, 1), 5)], {}, "smaller than a filter"),
+        ("Attention", [x, weight, row, lengths], heads, "a mask of [5] is none of [batch]"),
+        ("Attention", [x, weight, row, np.ones((2, 4, 3), np.int32)], heads, "a mask of [2,4,3] is none of"),
+    ]
+    for op, arrays, attributes, words in cases:
+        names = [f"i{n}" for n in range(len(arrays))]
+        kinds = [int(helper.np_dtype_to_tensor_dtype(array.dtype)) for array in arrays]
+        dims: list[list[str]] = [
+            [f"{n}_{d}" for d in range(a.ndim)] for n, a in zip(names, arrays, strict=True)
+        ]
+        inputs = [value(n, d, k) for n, d, k in zip(names, dims, kinds, strict=True)]
+        node = helper.make_node(op, names, ["Y"], **attributes)
+        proto = model(graph([node], inputs, [helper.make_empty_tensor_value_info("Y")]))
+        proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+        session = card_session(proto, claim="all")
+        assert [node.claimed for node in tunableop.explain(session).operators] == [True]
+        feeds = dict(zip(names, arrays, strict=True))
+        for _ in range(2):
+            with pytest.raises(Exception, match=f"INVALID_ARGUMENT.*{re.escape(words)}"):
+                session.run(None, feeds)
+        with pytest.raises(Exception, match="INVALID_ARGUMENT"):
+            on_cpu(proto, feeds)
 
 
 def coverage_table() -> str:

@@ -39,6 +39,7 @@ TUNABLEOP_KERNEL(attention_merge, AttentionMergeArgs) {
   for (Int64 i = GlobalThread(); i < rows * args.size; i += GlobalThreads()) {
     const Int64 row = i / args.size;
     const UInt32 number = static_cast<UInt32>(i - row * args.size);
+    if (number >= args.value_size) continue;
     float most = -Infinity();
     float sum = 0.0F;
     float weight = 0.0F;

@@ -35,10 +35,13 @@ struct AttentionArgs {
   UInt32 sharing;  // heads of q that share one of k and v
   UInt32 queries;
   UInt32 keys;
-  UInt32 size;         // numbers of a vector
+  UInt32 size;         // numbers of a vector: of the longer ones, where values have their own
+  UInt32 key_size;     // of a query and a key
+  UInt32 value_size;   // of a value and a result
   UInt32 splits;       // parts of the keys, each by a block of its own
   UInt32 split_keys;   // keys of a part
   UInt32 length_more;  // added to each of `lengths`
+  UInt32 none_is_all;  // a batch of length 0 has all keys
   UInt32 causal;       // query i sees the keys before past + i + 1
   UInt32 past_by_end;  // the last query is the last key's: past is a batch's keys less its queries
   Int32 past;
@@ -63,6 +66,7 @@ struct AttentionMergeArgs {
   UInt32 heads;
   UInt32 queries;
   UInt32 size;
+  UInt32 value_size;
   UInt32 splits;
   float least_weight;
 };

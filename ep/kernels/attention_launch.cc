@@ -23,6 +23,13 @@ constexpr int64_t kMostParts = 16;
 
 int64_t Parts(int64_t count, int64_t of) noexcept { return (count + of - 1) / of; }
 
+int64_t ValueSize(const AttentionShape& shape) noexcept {
+  return shape.value_size > 0 ? shape.value_size : shape.size;
+}
+int64_t LongerSize(const AttentionShape& shape) noexcept {
+  return std::max(shape.size, ValueSize(shape));
+}
+
 bool AreMultiples(const AttentionStrides& at, int64_t of) noexcept {
   return at.batch % of == 0 && at.token % of == 0 && at.head % of == 0;
 }
@@ -63,17 +70,23 @@ AttentionArgs ArgsOf(const AttentionTensors& tensors, const AttentionShape& shap
   args.sharing = static_cast<UInt32>(shape.heads / shape.kv_heads);
   args.queries = static_cast<UInt32>(shape.queries);
   args.keys = static_cast<UInt32>(shape.keys);
-  args.size = static_cast<UInt32>(shape.size);
+  args.key_size = static_cast<UInt32>(shape.size);
+  args.value_size = static_cast<UInt32>(ValueSize(shape));
+  args.size = static_cast<UInt32>(LongerSize(shape));
   args.splits = 1;
   args.split_keys = args.keys;
   args.length_more = static_cast<UInt32>(tensors.length_more);
+  args.none_is_all = tensors.none_is_all ? 1 : 0;
   args.causal = shape.causal ? 1 : 0;
   args.past_by_end = shape.past_by_end ? 1 : 0;
   args.past = static_cast<Int32>(shape.past);
   args.mask_flags = static_cast<UInt32>(tensors.mask_is);
   args.fill = tensors.fill;
   args.mask_pairs = MaskInPairs(tensors, shape, bytes) ? 1 : 0;
-  args.packed = shape.size % kChunk == 0 && InPieces(tensors, kChunk, bytes) ? 1 : 0;
+  args.packed =
+      shape.size % kChunk == 0 && ValueSize(shape) % kChunk == 0 && InPieces(tensors, kChunk, bytes)
+          ? 1
+          : 0;
   args.scale = shape.scale;
   args.least_weight = shape.zeros_for_nothing ? std::numeric_limits<float>::min() : 0.0F;
   return args;
@@ -92,7 +105,7 @@ int64_t PlanTiles(const AttentionShape& shape, AttentionEntry& entry) noexcept {
 int64_t PlanTeams(const AttentionShape& shape, AttentionArgs& args) noexcept {
   const int64_t part = kChunk * kChunksOfOne;
   const auto lanes =
-      static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(Parts(shape.size, part))));
+      static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(Parts(LongerSize(shape), part))));
   const int64_t teams = kBlock / lanes;
   const auto blocks = [&](int64_t split) {
     return shape.batches * shape.heads * Parts(shape.queries, teams / split);
@@ -167,8 +180,8 @@ const char* AttentionTilesFamily(std::string_view type, int64_t size, bool tf32)
 std::optional<AttentionCall> PrepareAttention(const AttentionTensors& tensors,
                                               const AttentionShape& shape, std::string_view type,
                                               const AttentionMeans& means) noexcept {
-  if (shape.size < 1 || shape.size > kMostAttentionSize || shape.kv_heads < 1) return std::nullopt;
-  if (shape.heads % shape.kv_heads != 0) return std::nullopt;
+  if (shape.size < 1 || LongerSize(shape) > kMostAttentionSize) return std::nullopt;
+  if (shape.kv_heads < 1 || shape.heads % shape.kv_heads != 0) return std::nullopt;
   if (shape.keys > kMost || shape.past > kMost || shape.past < -kMost) return std::nullopt;
   if (shape.batches * shape.heads * shape.queries > kMost) return std::nullopt;
   const size_t bytes = BytesOf(type);
@@ -177,7 +190,8 @@ std::optional<AttentionCall> PrepareAttention(const AttentionTensors& tensors,
   AttentionCall made{};
   AttentionArgs& args = made.call.args;
   args = ArgsOf(tensors, shape, bytes);
-  const bool tiles = means.tiles && AttentionTilesFamily(type, shape.size, true) != nullptr &&
+  const bool tiles = means.tiles && ValueSize(shape) == shape.size &&
+                     AttentionTilesFamily(type, shape.size, true) != nullptr &&
                      InPieces(tensors, piece, bytes) && AreMultiples(tensors.out_at, piece) &&
                      IsAligned(tensors.out, 16);
   const int64_t teams = PlanTeams(shape, args);  // what the host has for tiles, too
@@ -189,9 +203,9 @@ std::optional<AttentionCall> PrepareAttention(const AttentionTensors& tensors,
   if (args.splits > 1) {
     const int64_t rows = shape.batches * shape.heads * shape.queries;
     made.scratch_bytes = static_cast<size_t>(rows) * args.splits * (args.size + 2) * sizeof(float);
-    made.merge.args = {nullptr,      tensors.out, tensors.out_at, args.batches,     args.heads,
-                       args.queries, args.size,   args.splits,    args.least_weight};
-    made.merge.grid = GridFor(rows * shape.size, 1, kBlock);
+    made.merge.args = {nullptr,      tensors.out, tensors.out_at,  args.batches, args.heads,
+                       args.queries, args.size,   args.value_size, args.splits,  args.least_weight};
+    made.merge.grid = GridFor(rows * args.size, 1, kBlock);
   }
   return made;
 }

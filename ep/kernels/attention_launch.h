@@ -29,6 +29,7 @@ struct AttentionTensors {
   float fill = -std::numeric_limits<float>::infinity();  // where flags say so
   const int32_t* lengths = nullptr;
   int32_t length_more = 0;
+  bool none_is_all = false;  // a length of 0 stands for all keys
   void* out = nullptr;
   AttentionStrides out_at{};
 };
@@ -39,7 +40,8 @@ struct AttentionShape {
   int64_t kv_heads = 1;  // divides `heads`
   int64_t queries = 1;
   int64_t keys = 1;
-  int64_t size = 0;  // numbers of a vector, of all tensors
+  int64_t size = 0;        // numbers of a vector
+  int64_t value_size = 0;  // of those of v and out; 0: the same
   float scale = 1.0F;
   bool causal = false;
   bool past_by_end = false;

@@ -19,7 +19,9 @@ TUNABLEOP_DEVICE Keys KeysOf(const AttentionArgs& args, UInt32 batch) {
   if (args.lengths != nullptr) {
     const Int64 length =
         static_cast<Int64>(args.lengths[batch]) + static_cast<Int32>(args.length_more);
-    keys.count = length < 0 ? 0 : length < args.keys ? static_cast<UInt32>(length) : args.keys;
+    const bool none = length <= 0;
+    if (none && args.none_is_all == 0) keys.count = 0;
+    if (!none && length < args.keys) keys.count = static_cast<UInt32>(length);
   }
   keys.past = args.past_by_end != 0 ? static_cast<Int64>(keys.count) - args.queries : args.past;
   return keys;

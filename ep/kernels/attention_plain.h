@@ -29,10 +29,10 @@ struct Query {
   float weight;
 };
 
-// `step`: from one number to the next.
-TUNABLEOP_DEVICE void ReadChunk(const AttentionArgs& args, const T* from, Int64 step, UInt32 first,
-                                float (&to)[kChunk]) {
-  if (args.packed != 0) {
+// `step`: from one number to the next. `size`: numbers of the vector.
+TUNABLEOP_DEVICE void ReadChunk(const AttentionArgs& args, const T* from, Int64 step, UInt32 size,
+                                UInt32 first, float (&to)[kChunk]) {
+  if (args.packed != 0 && first < size) {
     const Pack<T, kChunk> pack = LoadPack<T, kChunk>(from + first);
     TUNABLEOP_UNROLL
     for (UInt32 e = 0; e < kChunk; ++e) to[e] = Number<T>::Read(pack.at[e]);
@@ -40,17 +40,17 @@ TUNABLEOP_DEVICE void ReadChunk(const AttentionArgs& args, const T* from, Int64 
   }
   TUNABLEOP_UNROLL
   for (UInt32 e = 0; e < kChunk; ++e) {
-    to[e] = first + e < args.size ? Number<T>::Read(from[(first + e) * step]) : 0.0F;
+    to[e] = first + e < size ? Number<T>::Read(from[(first + e) * step]) : 0.0F;
   }
 }
 
 // Keys or values of a tile, as floats, vectors one after another.
 TUNABLEOP_DEVICE void LoadTile(const AttentionArgs& args, const T* from, Int64 token, Int64 step,
-                               UInt32 count, UInt32 chunks, float* tile) {
+                               UInt32 size, UInt32 count, UInt32 chunks, float* tile) {
   for (UInt32 i = ThreadInBlock(); i < count * chunks; i += ThreadsOfBlock()) {
     const UInt32 key = i / chunks;
     float values[kChunk];
-    ReadChunk(args, from + key * token, step, (i - key * chunks) * kChunk, values);
+    ReadChunk(args, from + key * token, step, size, (i - key * chunks) * kChunk, values);
     Pack<float, kChunk> pack;
     TUNABLEOP_UNROLL
     for (UInt32 e = 0; e < kChunk; ++e) pack.at[e] = values[e];
@@ -153,7 +153,7 @@ TUNABLEOP_DEVICE void WriteOut(const AttentionArgs& args, const Team& team, cons
     const UInt32 first = (team.lane + team.lanes * j) * kChunk;
     TUNABLEOP_UNROLL
     for (UInt32 e = 0; e < kChunk; ++e) {
-      if (first + e < args.size) {
+      if (first + e < args.value_size) {
         out[first + e] = Number<T>::Write(query.sum.at[j][e] / weight);
       }
     }
@@ -240,7 +240,7 @@ TUNABLEOP_DEVICE void RunPlain(const AttentionArgs& args) {
       TUNABLEOP_UNROLL
       for (UInt32 e = 0; e < kChunk; ++e) q.at[j][e] = query.sum.at[j][e] = 0.0F;
       if (!active || c >= chunks) continue;
-      ReadChunk(args, from, 1, c * kChunk, q.at[j]);
+      ReadChunk(args, from, 1, args.key_size, c * kChunk, q.at[j]);
       TUNABLEOP_UNROLL
       for (UInt32 e = 0; e < kChunk; ++e) q.at[j][e] *= args.scale;
     }
@@ -255,9 +255,10 @@ TUNABLEOP_DEVICE void RunPlain(const AttentionArgs& args) {
     for (UInt32 first = at.begin; first < at.end; first += tile_keys) {
       const UInt32 here = at.end - first < tile_keys ? at.end - first : tile_keys;
       SyncBlock();  // what was there before has been read
-      LoadTile(args, k + first * args.k_at.token, args.k_at.token, args.k_step, here, chunks,
-               tiles[0]);
-      LoadTile(args, v + first * args.v_at.token, args.v_at.token, 1, here, chunks, tiles[1]);
+      LoadTile(args, k + first * args.k_at.token, args.k_at.token, args.k_step, args.key_size, here,
+               chunks, tiles[0]);
+      LoadTile(args, v + first * args.v_at.token, args.v_at.token, 1, args.value_size, here, chunks,
+               tiles[1]);
       SyncBlock();
       if (!active || at.seen <= first) continue;
       const UInt32 seen = at.seen - first < here ? at.seen - first : here;

@@ -40,7 +40,7 @@ struct PadArgs {
   const void* x;
   void* out;
   Int64 count;
-  Int64 before[kMaxRank];   // added in front; less than zero: left out
+  Int64 before[kMaxRank];   // added in front
   Int64 sizes[kMaxRank];    // of x
   Int64 strides[kMaxRank];  // of x
   Int64 dims[kMaxRank];     // of the output

@@ -112,26 +112,30 @@ std::optional<Prepared<CopyArgs>> PrepareTile(const void* x, DimsView x_dims, Di
 
 std::optional<Prepared<PadArgs>> PreparePad(const void* x, DimsView x_dims, DimsView before,
                                             PadMode mode, uint64_t value_bits, void* out,
-                                            DimsView out_dims) noexcept {
+                                            DimsView out_dims, size_t bytes) noexcept {
   const size_t rank = x_dims.size();
   if (rank != before.size() || rank != out_dims.size() || rank > kMaxRank) return std::nullopt;
   Prepared<PadArgs> prepared{};
   PadArgs& args = prepared.args;
-  args.x = x;
   args.out = out;
   args.mode = mode;
   args.value = value_bits;
   args.rank = static_cast<UInt32>(rank);
   args.count = ElementsOf(out_dims);
   int64_t stride = 1;
+  int64_t begin = 0;
   for (size_t d = 0; d < rank; ++d) {
     const size_t from = rank - 1 - d;
-    args.before[d] = before[from];
-    args.sizes[d] = x_dims[from];
+    // What is left out is no part of what is repeated or reflected.
+    const int64_t skipped = std::max<int64_t>(-before[from], 0);
+    args.before[d] = std::max<int64_t>(before[from], 0);
+    args.sizes[d] = std::min<int64_t>(x_dims[from] - skipped, out_dims[from] - args.before[d]);
     args.dims[d] = out_dims[from];
     args.strides[d] = stride;
+    begin += skipped * stride;
     stride *= x_dims[from];
   }
+  args.x = Advance(x, begin, bytes);
   prepared.grid = GridFor(args.count);
   return prepared;
 }

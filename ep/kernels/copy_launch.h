@@ -34,7 +34,7 @@ std::optional<Prepared<CopyArgs>> PrepareTile(const void* x, DimsView x_dims, Di
 // `before` is what is added in front of each dimension (less than zero: left out).
 std::optional<Prepared<PadArgs>> PreparePad(const void* x, DimsView x_dims, DimsView before,
                                             PadMode mode, uint64_t value_bits, void* out,
-                                            DimsView out_dims) noexcept;
+                                            DimsView out_dims, size_t bytes) noexcept;
 
 // One of two kernels: copy_tiled, or copy.
 struct TransposeLaunch {

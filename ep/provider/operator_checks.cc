@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "provider/element_type.h"
-#include "provider/kernels/axes.h"
 #include "provider/kernels/element.h"
 #include "provider/type_name.h"
 
@@ -21,24 +20,12 @@ std::optional<std::string> CastsToOthers(const NodeView& node) {
   return "a cast to " + std::string(TypeName(type)) + " has no kernel";
 }
 
-std::optional<std::string> NotOneRowOfScales(const NodeView& node) {
-  if (std::optional<std::string> why = SecondTypeDiffers(node)) return why;
+std::optional<std::string> NormOfOthers(const NodeView& node) {
   const bool statistics = node.Gives(1) || node.Gives(2);
   if (statistics && node.InputType(0) == ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE) {
     return "statistics of fp64, which its kernel does not give";
   }
-  const std::vector<int64_t>& x = node.inputs()[0].dims;
-  const std::vector<int64_t>& scale = node.inputs()[1].dims;
-  if (x.empty() || scale.empty()) return std::nullopt;  // not known
-  const std::optional<size_t> axis = AxisOf(node.Int("axis", -1), x.size());
-  if (!axis) return std::nullopt;  // an error of the model
-  bool same = scale.size() == x.size() - *axis;
-  for (size_t i = 0; same && i < scale.size(); ++i) {
-    const int64_t dim = x[*axis + i];
-    same = scale[i] == dim || scale[i] < 0 || dim < 0;
-  }
-  if (same) return std::nullopt;
-  return "the scale is broadcast, which its kernel does not do";
+  return SecondTypeDiffers(node);
 }
 
 std::optional<std::string> RotaryOfOthers(const NodeView& node) {

@@ -15,9 +15,9 @@ std::optional<std::string> SecondTypeDiffers(const NodeView& node);
 // The output's type is none to calculate with, or the kernel does not do what is asked.
 std::optional<std::string> CastsToOthers(const NodeView& node);
 
-// Of operators that normalise: input 1 is not of input 0's type, or not of the normalised
-// dimensions as they are; or statistics are asked for that the kernel does not give.
-std::optional<std::string> NotOneRowOfScales(const NodeView& node);
+// Of operators that normalise: input 1 is not of input 0's type, or statistics are asked for that
+// the kernel does not give.
+std::optional<std::string> NormOfOthers(const NodeView& node);
 
 // Of the operators of attention: what they ask for beside what their kernel does.
 std::optional<std::string> AttentionOfOthers(const NodeView& node);

@@ -36,11 +36,11 @@ size_t RankOf(const NodeView& node, size_t input) {
   return node.Has(input) ? node.inputs()[input].dims.size() : 0;
 }
 
-std::optional<std::string> SizesOfHeads(const NodeView& node, int64_t size) {
-  const bool known = WidthOf(node, 1) > 0 && WidthOf(node, 2) > 0;
-  if (known && RankOf(node, 1) == RankOf(node, 2) && WidthOf(node, 1) != WidthOf(node, 2)) {
-    return "values of another size than the keys have no kernel";
-  }
+// `heads`: of a row of queries, and of values; one where they are apart.
+std::optional<std::string> SizesOfHeads(int64_t queries, int64_t heads, int64_t values,
+                                        int64_t value_heads) {
+  const int64_t size =
+      std::max(queries / std::max<int64_t>(heads, 1), values / std::max<int64_t>(value_heads, 1));
   if (size <= device::kMostAttentionSize) return std::nullopt;
   return "heads of " + std::to_string(size) + " numbers, and its kernel has at most " +
          std::to_string(device::kMostAttentionSize);
@@ -62,8 +62,9 @@ std::optional<std::string> AttentionOfOthers(const NodeView& node) {
   if (node.InputType(3) != ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL) {
     if (std::optional<std::string> why = OtherTypes(node, {3})) return why;
   }
-  const int64_t heads = RankOf(node, 0) == 3 ? std::max<int64_t>(node.Int("q_num_heads", 1), 1) : 1;
-  return SizesOfHeads(node, WidthOf(node, 0) / heads);
+  const bool joined = RankOf(node, 0) == 3;
+  return SizesOfHeads(WidthOf(node, 0), joined ? node.Int("q_num_heads", 1) : 1, WidthOf(node, 2),
+                      joined ? node.Int("kv_num_heads", 1) : 1);
 }
 
 std::optional<std::string> GroupedOfOthers(const NodeView& node) {
@@ -82,7 +83,7 @@ std::optional<std::string> GroupedOfOthers(const NodeView& node) {
   if (rotates && !(node.Has(7) && node.Has(8))) return "do_rotary without caches";
   const int64_t heads =
       node.Int("num_heads", 1) + (node.Has(1) ? 0 : 2 * node.Int("kv_num_heads", 0));
-  return SizesOfHeads(node, WidthOf(node, 0) / std::max<int64_t>(heads, 1));
+  return SizesOfHeads(WidthOf(node, 0), heads, 0, 1);
 }
 
 std::optional<std::string> MultiHeadOfOthers(const NodeView& node) {
@@ -90,16 +91,16 @@ std::optional<std::string> MultiHeadOfOthers(const NodeView& node) {
   if (std::optional<std::string> why = OtherTypes(node, {1, 2, 3, 5, 6, 7})) return why;
   if (std::optional<std::string> why = Given(node, {8, 9})) return why;
   if (node.Has(6) != node.Has(7)) return "a past of only one of keys and values has no kernel";
-  if (RankOf(node, 4) > 2) return "a key_padding_mask of 3 dimensions has no kernel";
-  if (node.Has(3) && (RankOf(node, 0) != 3 || RankOf(node, 1) != 3 || RankOf(node, 2) != 3)) {
+  if (RankOf(node, 4) > 3) {
+    return "a key_padding_mask of " + std::to_string(RankOf(node, 4)) + " dimensions has no kernel";
+  }
+  if (node.Has(3) && (RankOf(node, 0) > 3 || RankOf(node, 1) > 3 || RankOf(node, 2) > 3)) {
     return "a bias of heads that are apart already has no kernel";
   }
-  if (node.Has(4) && node.Has(5) && RankOf(node, 4) != 1) {
-    return "a key_padding_mask beside an attention_bias has no kernel";
-  }
   if (!node.Has(1) && RankOf(node, 0) != 5) return "queries without keys have no kernel";
-  const int64_t heads = RankOf(node, 0) == 3 ? std::max<int64_t>(node.Int("num_heads", 1), 1) : 1;
-  return SizesOfHeads(node, WidthOf(node, 0) / heads);
+  const int64_t heads = node.Int("num_heads", 1);
+  return SizesOfHeads(WidthOf(node, 0), RankOf(node, 0) == 5 ? 1 : heads, WidthOf(node, 2),
+                      RankOf(node, 2) == 4 ? 1 : heads);
 }
 
 std::optional<std::string> ProjectedOfOthers(const NodeView& node) {
@@ -109,10 +110,8 @@ std::optional<std::string> ProjectedOfOthers(const NodeView& node) {
   if (std::optional<std::string> why = OtherTypes(node, {1, 2, 5})) return why;
   if (std::optional<std::string> why = Given(node, {4, 6})) return why;
   const size_t rank = RankOf(node, 3);
-  if (rank > 2) return "a mask of " + std::to_string(rank) + " dimensions has no kernel";
-  if (rank == 2 && node.Has(5)) return "a mask beside an attention_bias has no kernel";
-  const int64_t heads = 3 * std::max<int64_t>(node.Int("num_heads", 1), 1);
-  return SizesOfHeads(node, WidthOf(node, 1) / heads);
+  if (rank > 3) return "a mask of " + std::to_string(rank) + " dimensions has no kernel";
+  return SizesOfHeads(WidthOf(node, 1), 3 * node.Int("num_heads", 1), 0, 1);
 }
 
 }  // namespace tunableop

@@ -1,7 +1,9 @@
 #include "provider/operators.h"
 
+#include <algorithm>
 #include <array>
 
+#include "kernels/args_common.h"
 #include "provider/kernels/op_kernels.h"
 #include "provider/operator_checks.h"
 #include "provider/type_name.h"
@@ -129,11 +131,10 @@ constexpr auto kTable = std::to_array<Operator>({
     Row("QuickGelu", 1, 1, &CreateUnary, kFloating, {.domain = kContrib}),
     Row("Clip", 6, 13, &CreateClip, kFloating | kWhole, {.host_inputs = kInput1 | kInput2}),
     // Rows.
-    Row("LayerNormalization", 17, 17, &CreateNorm, kFloating, {.why_not = &NotOneRowOfScales}),
+    Row("LayerNormalization", 17, 17, &CreateNorm, kFloating, {.why_not = &NormOfOthers}),
     Row("LogSoftmax", 1, 13, &CreateSoftmax, kFloating),
-    Row("RMSNormalization", 23, 23, &CreateNorm, kFloating, {.why_not = &NotOneRowOfScales}),
-    Row("SimplifiedLayerNormalization", 1, 1, &CreateNorm, kFloating,
-        {.why_not = &NotOneRowOfScales}),
+    Row("RMSNormalization", 23, 23, &CreateNorm, kFloating, {.why_not = &NormOfOthers}),
+    Row("SimplifiedLayerNormalization", 1, 1, &CreateNorm, kFloating, {.why_not = &NormOfOthers}),
     Row("SkipLayerNormalization", 1, 1, &CreateNorm, kFloating,
         {.domain = kContrib, .why_not = &SecondTypeDiffers}),
     Row("SkipSimplifiedLayerNormalization", 1, 1, &CreateNorm, kFloating,
@@ -221,6 +222,17 @@ bool ReadsOneValueInTwoPlaces(const Operator& op, const NodeView& node) {
   return false;
 }
 
+// Kernels go over so many dimensions; what only has others, or none, of its own goes over none.
+std::optional<std::string> TooManyDimensions(const Operator& op, const NodeView& node) {
+  if (op.alias || op.host_outputs != 0) return std::nullopt;
+  size_t rank = 0;
+  for (const ValueView& value : node.inputs()) rank = std::max(rank, value.dims.size());
+  for (const ValueView& value : node.outputs()) rank = std::max(rank, value.dims.size());
+  if (rank <= static_cast<size_t>(device::kMaxRank)) return std::nullopt;
+  return std::to_string(rank) + " dimensions, and its kernel has at most " +
+         std::to_string(device::kMaxRank);
+}
+
 }  // namespace
 
 std::optional<std::string> WhyNotTaken(const Operator& op, const NodeView& node) {
@@ -236,6 +248,7 @@ std::optional<std::string> WhyNotTaken(const Operator& op, const NodeView& node)
   if (ReadsOneValueInTwoPlaces(op, node)) {
     return "one value is read on the card and on the host";
   }
+  if (std::optional<std::string> why = TooManyDimensions(op, node)) return why;
   return op.why_not != nullptr ? op.why_not(node) : std::nullopt;
 }
 

@@ -51,7 +51,7 @@ def run(
 ) -> np.ndarray:
     """Takes and gives [batch, head, token, size]."""
     arrays = [laid(storage(x, kind), LAYOUTS[layout]) for x in (q, k, v)]
-    out = laid(np.zeros(q.shape, arrays[0].dtype), LAYOUTS[layout])
+    out = laid(np.zeros((*q.shape[:3], v.shape[3]), arrays[0].dtype), LAYOUTS[layout])
     mask = given.pop("mask", None)
     if mask is not None:
         mask = storage(mask, "b" if mask.dtype == np.bool_ else kind)
@@ -131,6 +131,28 @@ def test_causal_and_lengths(kind: str, blocks: int) -> None:
         given = {"lengths": lengths, "causal": True, "past_by_end": True}
         out = run(kind, q, k, v, blocks, "heads inside", scale=0.25, **given)
         check(out, attended(q, k, v, 0.25, np.where(seen, 0, -np.inf)), kind, TOLERANCES[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_length_of_nothing_may_stand_for_all(kind: str, blocks: int) -> None:
+    q, k, v = operands((3, 1, 1, 2, 9, 8), kind)
+    added = np.zeros((3, 1, 1, 9))
+    added[2, :, :, 4:] = -np.inf
+    out = run(kind, q, k, v, blocks, lengths=np.array([-1, -4, 3], np.int32), none_is_all=True)  # less one
+    check(out, attended(q, k, v, 1.0, added), kind, TOLERANCES[kind])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_of_another_size(kind: str, layout: str, blocks: int) -> None:
+    for size, value_size in ((16, 4), (8, 64), (10, 7), (12, 30)):
+        q, k, _ = operands((2, 4, 2, 3, 300, size), kind)
+        v = numbers((2, 2, 300, value_size), kind, 5)
+        expected = attended(q, k, v, 0.2, 0)
+        check(run(kind, q, k, v, blocks, layout, scale=0.2), expected, kind, TOLERANCES[kind])
+        out = run(kind, q, k, v, blocks, layout, "attention 3", scale=0.2, divided=True)
+        check(out, expected, kind, TOLERANCES[kind])
+        assert kernels.attention(kind, *(storage(x, kind) for x in (q, k, v)), out, blocks, tiles=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)

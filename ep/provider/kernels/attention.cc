@@ -46,7 +46,9 @@ class Attention final : public AttentionKernel {
     TUNABLEOP_RETURN_IF_ERROR(Append(context, inputs[4], *k, 1, kept_keys, keys));
     TUNABLEOP_RETURN_IF_ERROR(Append(context, inputs[5], *v, 2, kept_values, values));
     if (keys.tokens != values.tokens) return context.TooManyDims({inputs[4].dims, inputs[5].dims});
-    Result<DeviceTensor> output = context.Output(0, inputs[0].dims);
+    device::Dims dims(inputs[0].dims);
+    dims[dims.rank() - 1] = joined ? q->heads * v->size : v->size;
+    Result<DeviceTensor> output = context.Output(0, dims.view());
     if (!output.ok()) return output.TakeStatus();
     if (output.value().elements() == 0) return Status::Ok();
 
@@ -57,6 +59,7 @@ class Attention final : public AttentionKernel {
     shape.queries = q->tokens;
     shape.keys = keys.tokens;
     shape.size = q->size;
+    shape.value_size = v->size;
     shape.scale = scale_ != 0.0F ? scale_ : 1.0F / std::sqrt(static_cast<float>(q->size));
     shape.causal = causal_;
     shape.zeros_for_nothing = true;
@@ -66,7 +69,7 @@ class Attention final : public AttentionKernel {
     tensors.k = TensorOf(keys);
     tensors.v = TensorOf(values);
     tensors.out = output.value().data;
-    tensors.out_at = device::StridesOf(q->tokens, q->heads, q->size, !joined);
+    tensors.out_at = device::StridesOf(q->tokens, q->heads, v->size, !joined);
     if (inputs[3].present() && !MaskOf(inputs[3], shape, tensors)) {
       return context.TooManyDims({inputs[0].dims, inputs[3].dims});
     }

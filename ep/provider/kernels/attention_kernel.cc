@@ -1,10 +1,11 @@
 #include "provider/kernels/attention_kernel.h"
 
+#include <algorithm>
 #include <utility>
 
-#include "kernels/cast_launch.h"
 #include "provider/kernels/element.h"
 #include "provider/kernels/kernel.h"
+#include "provider/kernels/matmul_shape.h"
 
 namespace tunableop {
 namespace {
@@ -64,8 +65,9 @@ Status AttentionKernel::Take(const OpContext& context, size_t bytes, Scratch& sc
 Status AttentionKernel::Attend(const OpContext& context, const device::AttentionTensors& tensors,
                                const device::AttentionShape& shape) const {
   if (shape.keys == 0) {
-    const int64_t vectors = shape.batches * shape.heads * shape.queries;
-    return context.device().Fill(tensors.out, 0, static_cast<size_t>(vectors * shape.size) * bytes_,
+    const int64_t size = shape.value_size > 0 ? shape.value_size : shape.size;
+    const int64_t numbers = shape.batches * shape.heads * shape.queries * size;
+    return context.device().Fill(tensors.out, 0, static_cast<size_t>(numbers) * bytes_,
                                  context.stream());
   }
   std::optional<device::AttentionCall> call =
@@ -154,35 +156,90 @@ Status AttentionKernel::Limit(const OpContext& context, const device::KvWindow& 
   return Status::Ok();
 }
 
-Status AttentionKernel::ReadPadding(const OpContext& context, const DeviceTensor& padding,
-                                    const device::AttentionShape& shape, Scratch& seen,
-                                    device::AttentionTensors& tensors) const {
-  if (!padding.present()) return Status::Ok();
-  if (padding.dims.size() == 1 && padding.dims[0] == shape.batches) {
-    tensors.lengths = static_cast<const int32_t*>(padding.data);
+Status AttentionKernel::FindMasks(const OpInfo& info, size_t mask) {
+  constexpr float kFill = -10000.0F;  // ONNX Runtime's
+  fill_ = info.Float("mask_filter_value", kFill);
+  if (info.InputType(mask) == ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED) return Status::Ok();
+  const char* const type = ModuleType(info.InputType(0));
+  return Find("attention_bias", type, type, "attention_bias", &bias_);
+}
+
+Status AttentionKernel::ReadMasks(const OpContext& context, const DeviceTensor& mask,
+                                  const DeviceTensor& added, const device::AttentionShape& shape,
+                                  Scratch& made, device::AttentionTensors& tensors) const {
+  if (added.present() && !MaskOf(added, shape, tensors)) {
+    const std::array<int64_t, 4> scores{shape.batches, shape.heads, shape.queries, shape.keys};
+    return context.TooManyDims({scores, added.dims});
+  }
+  if (!mask.present()) return Status::Ok();
+  const std::span<const int64_t> dims = mask.dims;
+  const auto is = [&](std::initializer_list<int64_t> shape_of) {
+    return std::ranges::equal(dims, shape_of);
+  };
+  device::AttentionBias bias;
+  if (is({shape.batches}) || is({3 * shape.batches + 2})) {
+    tensors.lengths = static_cast<const int32_t*>(mask.data);
+    tensors.none_is_all = true;
     return Status::Ok();
   }
-  if (padding.dims.size() != 2 || padding.dims[0] != shape.batches ||
-      padding.dims[1] != shape.keys || tensors.mask.data != nullptr) {
-    return context.Error(StatusCode::kNotSupported,
-                         "a mask of padding that is neither [batch] nor [batch, keys], or that is "
-                         "beside another mask, has no kernel");
+  if (is({2 * shape.batches})) {
+    bias.mask_is = device::KeyMask::kBounds;
+  } else if (is({shape.batches, shape.queries, shape.keys})) {
+    bias.mask_is = device::KeyMask::kQueries;
+  } else if (!is({shape.batches, shape.keys})) {
+    // What is the same for all keys changes nothing.
+    if (is({shape.batches, 1}) || is({1, 1})) return Status::Ok();
+    return context.Error(StatusCode::kInvalidArgument,
+                         "a mask of " + DimsText(dims) +
+                             " is none of [batch], [2 * batch], [3 * batch + 2], [batch, keys] and "
+                             "[batch, queries, keys]");
   }
-  if (padding.elements() == 0) return Status::Ok();
-  TUNABLEOP_RETURN_IF_ERROR(Take(context, static_cast<size_t>(padding.elements()), seen));
-  TUNABLEOP_RETURN_IF_ERROR(context.Launch(
-      flags_, device::PrepareCast(padding.data, seen.data(), padding.elements(), 4, 1)));
-  tensors.mask = {seen.data(), {shape.keys, 0, 0}};
+  bias.mask = static_cast<const int32_t*>(mask.data);
+  bias.added = tensors.mask.data;
+  bias.added_at = tensors.mask.at;
+  bias.added_step = added.present() ? tensors.mask_step : 0;
+  bias.fill = fill_;
+  const int64_t count = bias.Elements(shape);
+  if (count == 0) return Status::Ok();
+  TUNABLEOP_RETURN_IF_ERROR(Take(context, static_cast<size_t>(count) * bytes_, made));
+  const auto call = device::PrepareAttentionBias(bias, shape, type_, made.data());
+  if (!call) return context.Error(StatusCode::kNotSupported, "masks of 2^30 elements and more");
+  TUNABLEOP_RETURN_IF_ERROR(context.Launch(bias_, *call));
+  const int64_t queries = bias.Queries(shape);
+  const int64_t heads = bias.Heads(shape);
+  tensors.mask = {made.data(),
+                  {heads * queries * shape.keys, queries > 1 ? shape.keys : 0,
+                   heads > 1 ? queries * shape.keys : 0}};
   tensors.mask_step = 1;
-  tensors.mask_is = device::AttentionMask::kKeepsTrue;
-  tensors.fill = kLowest;
+  tensors.mask_is = device::AttentionMask::kAdded;
   return Status::Ok();
+}
+
+Status AttentionKernel::AttendLastToAll(const OpContext& context, device::AttentionTensors tensors,
+                                        device::AttentionShape shape) const {
+  const int64_t before = shape.queries - 1;  // the last
+  if (!shape.causal || shape.past + shape.queries >= shape.keys) {
+    return Attend(context, tensors, shape);
+  }
+  if (before > 0) {
+    shape.queries = before;
+    TUNABLEOP_RETURN_IF_ERROR(Attend(context, tensors, shape));
+  }
+  const auto bytes = static_cast<int64_t>(bytes_);
+  const auto skip = [&](const void* data, int64_t token, int64_t width) {
+    return data == nullptr ? data : static_cast<const std::byte*>(data) + before * token * width;
+  };
+  tensors.q.data = skip(tensors.q.data, tensors.q.at.token, bytes);
+  tensors.mask.data = skip(tensors.mask.data, tensors.mask.at.token, bytes);
+  tensors.out = static_cast<std::byte*>(tensors.out) + before * tensors.out_at.token * bytes;
+  shape.queries = 1;
+  shape.causal = false;
+  return Attend(context, tensors, shape);
 }
 
 bool AttentionKernel::Fit(const Vectors& q, const Vectors& k, const Vectors& v) noexcept {
   return q.batches == k.batches && k.batches == v.batches && k.tokens == v.tokens &&
-         k.heads == v.heads && k.heads > 0 && q.heads % k.heads == 0 && q.size == k.size &&
-         k.size == v.size;
+         k.heads == v.heads && k.heads > 0 && q.heads % k.heads == 0 && q.size == k.size;
 }
 
 bool AttentionKernel::MaskOf(const DeviceTensor& mask, const device::AttentionShape& shape,

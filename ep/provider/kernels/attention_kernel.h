@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "kernels/attention_bias_launch.h"
 #include "kernels/attention_launch.h"
 #include "kernels/kv_cache_launch.h"
 #include "provider/kernels/op_kernel.h"
@@ -58,7 +59,7 @@ class AttentionKernel : public OpKernel {
   // Of so many bytes, on this call's stream. Error: there is no memory.
   Status Take(const OpContext& context, size_t bytes, Scratch& scratch) const;
 
-  // Why not these: vectors of different sizes, heads that cannot be shared.
+  // False: queries and keys of different sizes, heads that cannot be shared.
   static bool Fit(const Vectors& q, const Vectors& k, const Vectors& v) noexcept;
 
   // How a mask of at most four dimensions, [batch, head, query, key], is read; false: it does not
@@ -66,13 +67,20 @@ class AttentionKernel : public OpKernel {
   static bool MaskOf(const DeviceTensor& mask, const device::AttentionShape& shape,
                      device::AttentionTensors& tensors);
 
-  // For ReadPadding, in Init only.
-  Status FindPadding() { return Find("cast", "i32", "b", "cast", &flags_); }
-  // A mask of padding, int32: how many keys each batch has, or [batch, keys] of what is 0 where a
-  // key is none. Absent: nothing. `seen`: holds what was made of it.
-  Status ReadPadding(const OpContext& context, const DeviceTensor& padding,
-                     const device::AttentionShape& shape, Scratch& seen,
-                     device::AttentionTensors& tensors) const;
+  // For ReadMasks of com.microsoft, in Init only: where the node has a mask of integers.
+  Status FindMasks(const OpInfo& info, size_t mask);
+  // What the operators of com.microsoft have beside each other: a mask of integers (how many keys
+  // each batch has, [batch] or [3 * batch + 2]; where they end and begin, [2 * batch]; which of
+  // them count, [batch, keys] or [batch, queries, keys]) and numbers that are added to scores.
+  // Either may be absent. `made`: holds what was made of both.
+  Status ReadMasks(const OpContext& context, const DeviceTensor& mask, const DeviceTensor& added,
+                   const device::AttentionShape& shape, Scratch& made,
+                   device::AttentionTensors& tensors) const;
+
+  // The same for causal attention whose last query sees every key, as ONNX Runtime has it on the
+  // CPU: it matters where there are more fresh keys than queries.
+  Status AttendLastToAll(const OpContext& context, device::AttentionTensors tensors,
+                         device::AttentionShape shape) const;
 
   const char* type() const noexcept { return type_; }
   size_t bytes() const noexcept { return bytes_; }
@@ -85,7 +93,8 @@ class AttentionKernel : public OpKernel {
   DeviceFunction append_;
   DeviceFunction positions_;
   DeviceFunction window_;
-  DeviceFunction flags_;
+  DeviceFunction bias_;
+  float fill_ = 0;  // of a key that does not count
   const char* type_ = "";
   size_t bytes_ = 0;
   bool has_tiles_ = false;

@@ -110,6 +110,12 @@ class Conv final : public OpKernel {
         return context.Error(StatusCode::kNotSupported,
                              "pads " + DimsText(pads_) + " below 0 have no kernel");
       }
+      if (shape.OutSize(d) < 1) {
+        return context.Error(StatusCode::kInvalidArgument, "an image of " + DimsText(x.subspan(2)) +
+                                                               " with its pads is smaller "
+                                                               "than a filter of " +
+                                                               DimsText(w.subspan(2)));
+      }
     }
     return Status::Ok();
   }

@@ -141,7 +141,7 @@ class Grouped final : public AttentionKernel {
     }
     const DeviceTensor& lengths = inputs[kLengths];
     const DeviceTensor& total = inputs[kTotal];
-    if (!q || !k || !v || !Fit(*q, *k, *v) || q->tokens != k->tokens ||
+    if (!q || !k || !v || !Fit(*q, *k, *v) || v->size != k->size || q->tokens != k->tokens ||
         lengths.elements() != q->batches || total.elements() != 1) {
       return context.TooManyDims(
           {query.dims, inputs[kKey].dims, inputs[kValue].dims, lengths.dims});

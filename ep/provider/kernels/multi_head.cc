@@ -26,9 +26,7 @@ class MultiHead final : public AttentionKernel {
       const char* const type = ModuleType(info.InputType(kQuery));
       TUNABLEOP_RETURN_IF_ERROR(Find("binary", type, type, "binary_add", &add_));
     }
-    if (info.InputType(kPadding) != ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED) {
-      TUNABLEOP_RETURN_IF_ERROR(FindPadding());
-    }
+    TUNABLEOP_RETURN_IF_ERROR(FindMasks(info, kPadding));
     return FindKernels(info, q.size() == 5 || heads_ == 0 ? whole : whole / heads_);
   }
 
@@ -49,7 +47,7 @@ class MultiHead final : public AttentionKernel {
     Vectors values;
     TUNABLEOP_RETURN_IF_ERROR(Append(context, inputs[kPastKey], qkv[1], 1, kept_keys, keys));
     TUNABLEOP_RETURN_IF_ERROR(Append(context, inputs[kPastValue], qkv[2], 2, kept_values, values));
-    const std::array<int64_t, 3> dims{q.batches, q.tokens, q.heads * q.size};
+    const std::array<int64_t, 3> dims{q.batches, q.tokens, q.heads * values.size};
     Result<DeviceTensor> output = context.Output(0, dims);
     if (!output.ok()) return output.TakeStatus();
     if (output.value().elements() == 0) return Status::Ok();
@@ -60,21 +58,20 @@ class MultiHead final : public AttentionKernel {
     shape.queries = q.tokens;
     shape.keys = keys.tokens;
     shape.size = q.size;
+    shape.value_size = values.size;
     shape.scale = scale_ != 0.0F ? scale_ : 1.0F / std::sqrt(static_cast<float>(q.size));
     shape.causal = causal_;
-    shape.past = keys.tokens - q.tokens;
+    shape.past = keys.tokens - qkv[1].tokens;
     device::AttentionTensors tensors;
     tensors.q = TensorOf(q);
     tensors.k = TensorOf(keys);
     tensors.v = TensorOf(values);
     tensors.out = output.value().data;
-    tensors.out_at = device::StridesOf(q.tokens, q.heads, q.size, /*heads_outside=*/false);
-    if (inputs[kAdded].present() && !MaskOf(inputs[kAdded], shape, tensors)) {
-      return context.TooManyDims({inputs[kQuery].dims, inputs[kAdded].dims});
-    }
-    Scratch seen;
-    TUNABLEOP_RETURN_IF_ERROR(ReadPadding(context, inputs[kPadding], shape, seen, tensors));
-    return Attend(context, tensors, shape);
+    tensors.out_at = device::StridesOf(q.tokens, q.heads, values.size, /*heads_outside=*/false);
+    Scratch made;
+    TUNABLEOP_RETURN_IF_ERROR(
+        ReadMasks(context, inputs[kPadding], inputs[kAdded], shape, made, tensors));
+    return AttendLastToAll(context, tensors, shape);
   }
 
  private:
@@ -101,16 +98,18 @@ class MultiHead final : public AttentionKernel {
     }
     for (size_t i = 0; i < 3; ++i) qkv[i] = *read[i];
     if (!inputs[kBias].present()) return Status::Ok();
-    const int64_t width = heads_ * qkv[0].size;
+    int64_t before = 0;  // of the bias
     for (size_t i = 0; i < 3; ++i) {
-      if (inputs[i].dims.size() != 3 || inputs[kBias].elements() != 3 * width) {
+      const int64_t width = heads_ * qkv[i].size;
+      if (inputs[i].dims.size() != 3 || before + width > inputs[kBias].elements()) {
         return context.Error(StatusCode::kNotSupported,
                              "a bias of packed heads, or of other sizes, has no kernel");
       }
       TUNABLEOP_RETURN_IF_ERROR(
           Take(context, static_cast<size_t>(inputs[i].elements()) * bytes(), sums[i]));
       const auto* const bias = static_cast<const std::byte*>(inputs[kBias].data) +
-                               static_cast<int64_t>(i * bytes()) * width;
+                               static_cast<int64_t>(bytes()) * before;
+      before += width;
       const std::array<int64_t, 1> row{width};
       if (inputs[i].elements() > 0) {
         const auto call = device::PrepareBinary(inputs[i].data, inputs[i].dims, bias, row,

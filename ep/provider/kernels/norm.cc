@@ -1,8 +1,11 @@
 // Operators that normalise rows: with a mean (LayerNormalization) and without (Simplified...,
 // RMS...), of a sum (Skip...) or of one input.
+#include <algorithm>
 #include <array>
 #include <string_view>
+#include <vector>
 
+#include "kernels/binary_launch.h"
 #include "kernels/layer_norm_launch.h"
 #include "provider/kernels/axes.h"
 #include "provider/kernels/element.h"
@@ -34,6 +37,12 @@ constexpr std::array<Layout, 5> kLayouts = {{
     {"SkipSimplifiedLayerNormalization", false, 1, 2, kNone, 3, 1, 2, 3, 1e-12F},
 }};
 
+// Whether a row is that of the normalised dimensions, one element for each. Else it is broadcast.
+bool IsRow(std::span<const int64_t> row, std::span<const int64_t> normalised) noexcept {
+  while (row.size() > normalised.size() && row.front() == 1) row = row.subspan(1);
+  return std::ranges::equal(row, normalised);
+}
+
 class Norm final : public OpKernel {
  public:
   Status Init(const OpInfo& info) override {
@@ -44,9 +53,14 @@ class Norm final : public OpKernel {
     epsilon_ = info.Float("epsilon", layout_->epsilon);
     outputs_ = info.outputs();
     const ONNXTensorElementDataType type = info.InputType(0);
+    const char* const module = ModuleType(type);
     bytes_ = ElementBytes(type);
-    return Find("layer_norm", ModuleType(type), ModuleType(type),
-                layout_->mean ? "layer_norm" : "rms_norm", &function_);
+    if (layout_->skip == kNone && !KnownRows(info)) {
+      TUNABLEOP_RETURN_IF_ERROR(Find("binary", module, module, "binary_mul", &scale_));
+      TUNABLEOP_RETURN_IF_ERROR(Find("binary", module, module, "binary_add", &shift_));
+    }
+    return Find("layer_norm", module, module, layout_->mean ? "layer_norm" : "rms_norm",
+                &function_);
   }
 
   Status Compute(OpContext& context) const override {
@@ -64,10 +78,13 @@ class Norm final : public OpKernel {
     if (!axis) return context.NoSuchAxis(axis_, x.dims);
     const std::span<const int64_t> before = x.dims.first(*axis);
     const int64_t columns = ProductOf(x.dims.subspan(*axis));
-    for (const DeviceTensor* row : {&gamma, &beta, &bias}) {
-      if (row->present() && row->elements() != columns) {
-        return context.TooManyDims({x.dims, row->dims});
-      }
+    const std::span<const int64_t> normalised = x.dims.subspan(*axis);
+    const auto fits = [&](const DeviceTensor& row) {
+      return !row.present() || IsRow(row.dims, normalised);
+    };
+    const bool broadcast = layout_->skip == kNone && !(fits(gamma) && fits(beta));
+    if (!broadcast && !(fits(gamma) && fits(beta) && fits(bias))) {
+      return context.TooManyDims({x.dims, gamma.dims, beta.dims, bias.dims});
     }
 
     device::LayerNormTensors tensors;
@@ -81,8 +98,10 @@ class Norm final : public OpKernel {
       tensors.skip_rows = skip.dims.first(skip.dims.size() - 1);
     }
     tensors.bias = bias.data;
-    tensors.gamma = gamma.data;
-    tensors.beta = beta.data;
+    if (!broadcast) {
+      tensors.gamma = gamma.data;
+      tensors.beta = beta.data;
+    }
 
     DeviceTensor out;
     DeviceTensor sum;
@@ -101,10 +120,36 @@ class Norm final : public OpKernel {
     tensors.inverse = static_cast<float*>(inverse.data);
     const auto call = device::PrepareLayerNorm(tensors, columns, epsilon_, bytes_);
     if (!call) return context.TooManyDims({x.dims, skip.dims});
-    return context.Launch(function_, *call);
+    TUNABLEOP_RETURN_IF_ERROR(context.Launch(function_, *call));
+    if (!broadcast) return Status::Ok();
+    TUNABLEOP_RETURN_IF_ERROR(Apply(context, scale_, gamma, out));
+    return Apply(context, shift_, beta, out);
   }
 
  private:
+  // Whether scales and shifts are known to be rows.
+  bool KnownRows(const OpInfo& info) const {
+    const std::vector<int64_t> x = info.InputDims(0);
+    const std::optional<size_t> axis = AxisOf(axis_, x.size());
+    if (!axis) return false;
+    const auto normalised = std::span(x).subspan(*axis);
+    const auto known = [&](size_t input) {
+      return input >= info.inputs() || IsRow(info.InputDims(input), normalised);
+    };
+    return std::ranges::find(normalised, -1) == normalised.end() && known(layout_->gamma) &&
+           known(layout_->beta);
+  }
+
+  // `out` times or plus a tensor that is broadcast to it.
+  Status Apply(const OpContext& context, const DeviceFunction& function, const DeviceTensor& by,
+               const DeviceTensor& out) const {
+    if (!by.present()) return Status::Ok();
+    const auto call =
+        device::PrepareBinary(out.data, out.dims, by.data, by.dims, out.data, bytes_, bytes_);
+    if (!call) return context.TooManyDims({out.dims, by.dims});
+    return context.Launch(function, *call);
+  }
+
   static Status Read(const OpContext& context, size_t index, DeviceTensor& tensor) {
     if (index == kNone) return Status::Ok();
     Result<DeviceTensor> input = context.Input(index);
@@ -124,6 +169,8 @@ class Norm final : public OpKernel {
 
   const Layout* layout_ = nullptr;
   DeviceFunction function_;
+  DeviceFunction scale_;  // where it is broadcast
+  DeviceFunction shift_;
   int64_t axis_ = -1;
   float epsilon_ = 0;
   size_t outputs_ = 1;

@@ -202,6 +202,7 @@ Result<DeviceTensor> OpContext::Input(size_t index) const {
   TUNABLEOP_RETURN_IF_ORT_ERROR(
       Ort().api->GetTensorElementTypeAndShapeDataReference(value, &tensor.type, &dims, &rank));
   tensor.dims = {dims, rank};
+  if (rank > device::Dims::kMost) return TooManyDims({tensor.dims});
   const void* data = nullptr;
   TUNABLEOP_RETURN_IF_ORT_ERROR(Ort().api->GetTensorData(value, &data));
   tensor.data = const_cast<void*>(data);  // NOLINT: read only, and kernels take one kind of pointer

@@ -27,7 +27,7 @@ class Projected final : public AttentionKernel {
     if (heads_ < 1) return {StatusCode::kInvalidArgument, "Attention: num_heads below 1"};
     TUNABLEOP_RETURN_IF_ERROR(product_.Init(info, state(), kind));
     TUNABLEOP_RETURN_IF_ERROR(Find("bias_act", type, type, "bias_add", &add_));
-    TUNABLEOP_RETURN_IF_ERROR(FindPadding());
+    TUNABLEOP_RETURN_IF_ERROR(FindMasks(info, kMask));
     return FindKernels(info, width / heads_);
   }
 
@@ -72,11 +72,9 @@ class Projected final : public AttentionKernel {
     tensors.v = {first + 2 * step, at};
     tensors.out = output.value().data;
     tensors.out_at = device::StridesOf(dims[1], heads_, shape.size, /*heads_outside=*/false);
-    if (inputs[kAdded].present() && !MaskOf(inputs[kAdded], shape, tensors)) {
-      return context.TooManyDims({x.dims, inputs[kAdded].dims});
-    }
-    Scratch seen;
-    TUNABLEOP_RETURN_IF_ERROR(ReadPadding(context, inputs[kMask], shape, seen, tensors));
+    Scratch made;
+    TUNABLEOP_RETURN_IF_ERROR(
+        ReadMasks(context, inputs[kMask], inputs[kAdded], shape, made, tensors));
     return Attend(context, tensors, shape);
   }
 

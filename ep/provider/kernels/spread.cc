@@ -1,13 +1,17 @@
 // Operators that write elements in another order, or more than once: Expand, Tile, Transpose, Pad.
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "provider/kernels/axes.h"
+#include "provider/kernels/kernel.h"
 #include "provider/kernels/matmul_shape.h"
 #include "provider/kernels/mover.h"
 #include "provider/kernels/op_kernels.h"
+#include "provider/kernels/scratch.h"
 
 namespace tunableop {
 namespace {
@@ -51,10 +55,47 @@ class Tile final : public Mover {
     Result<DeviceTensor> output = context.Output(0, dims.view());
     if (!output.ok()) return output.TakeStatus();
     if (output.value().elements() == 0) return Status::Ok();
-    return Move(
-        context,
-        device::PrepareTile(input.value().data, from, repeats, output.value().data, bytes()),
-        input.value(), output.value());
+    const auto call =
+        device::PrepareTile(input.value().data, from, repeats, output.value().data, bytes());
+    if (call) return Move(context, call, input.value(), output.value());
+    return InPasses(context, input.value(), repeats, output.value());
+  }
+
+ private:
+  // A few dimensions at a time, from the last ones on: each that is repeated counts twice, and one
+  // copy goes over kMaxRank of them.
+  Status InPasses(const OpContext& context, DeviceTensor from, std::span<const int64_t> repeats,
+                  const DeviceTensor& to) const {
+    constexpr size_t kAtOnce = 3;
+    Scratch kept;
+    device::Dims dims(from.dims);
+    for (size_t end = repeats.size(); end > 0;) {
+      const size_t begin = end - std::min(end, kAtOnce);
+      device::Dims some;  // repeats of this pass
+      device::Dims next(dims);
+      for (size_t d = 0; d < repeats.size(); ++d) {
+        some.Append(d >= begin && d < end ? repeats[d] : 1);
+        next[static_cast<int>(d)] *= some[static_cast<int>(d)];
+      }
+      DeviceTensor out = to;
+      out.dims = next.view();
+      Scratch memory;
+      if (begin > 0) {
+        memory = Scratch(*gpu().memory(), static_cast<size_t>(out.elements()) * bytes(),
+                         context.stream());
+        if (memory.data() == nullptr) return NoMemory(gpu());
+        out.data = memory.data();
+      }
+      TUNABLEOP_RETURN_IF_ERROR(
+          Move(context, device::PrepareTile(from.data, dims.view(), some.view(), out.data, bytes()),
+               from, out));
+      kept = std::move(memory);
+      from.data = out.data;
+      dims = next;
+      from.dims = dims.view();
+      end = begin;
+    }
+    return Status::Ok();
   }
 };
 
@@ -126,7 +167,7 @@ class Pad final : public Mover {
     if (!output.ok()) return output.TakeStatus();
     if (output.value().elements() == 0) return Status::Ok();
     const auto call = device::PreparePad(x.data, x.dims, before.view(), mode_, bits,
-                                         output.value().data, output.value().dims);
+                                         output.value().data, output.value().dims, bytes());
     if (!call) return context.TooManyDims({x.dims, output.value().dims});
     return context.Launch(pad_, *call);
   }

@@ -63,7 +63,7 @@ void BindCopies(py::module_& module) {
                        uint32_t mode, uint64_t value, py::array& out, uint32_t blocks) {
     return RunPrepared(KernelOf("copy", t0, t0, "copy_pad"),
                        PreparePad(x.data(), DimsOf(x), before, static_cast<PadMode>(mode), value,
-                                  out.mutable_data(), DimsOf(out)),
+                                  out.mutable_data(), DimsOf(out), x.itemsize()),
                        blocks);
   });
   module.def("transpose", &Transpose);

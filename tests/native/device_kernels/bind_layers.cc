@@ -74,7 +74,7 @@ std::string Attention(const std::string& t0, const py::array& q, const py::array
                       const py::array& v, py::array& out, uint32_t blocks, const Array& mask,
                       const Array& lengths, float scale, bool causal, bool past_by_end,
                       int64_t past, bool tiles, bool divided, bool keeps_false, float fill,
-                      bool zeros) {
+                      bool zeros, bool none_is_all) {
   AttentionShape shape;
   shape.batches = q.shape(0);
   shape.heads = q.shape(1);
@@ -82,6 +82,7 @@ std::string Attention(const std::string& t0, const py::array& q, const py::array
   shape.queries = q.shape(2);
   shape.keys = k.shape(2);
   shape.size = q.shape(3);
+  shape.value_size = v.shape(3);
   shape.scale = scale;
   shape.causal = causal;
   shape.past_by_end = past_by_end;
@@ -102,6 +103,7 @@ std::string Attention(const std::string& t0, const py::array& q, const py::array
   }
   tensors.lengths = static_cast<const int32_t*>(DataOf(lengths));
   tensors.length_more = 1;
+  tensors.none_is_all = none_is_all;
   tensors.out = out.mutable_data();
   tensors.out_at = StridesIn(out);
   std::optional<AttentionCall> made =
@@ -159,7 +161,8 @@ void BindLayers(py::module_& module) {
              py::arg("lengths") = py::none(), py::arg("scale") = 1.0F, py::arg("causal") = false,
              py::arg("past_by_end") = false, py::arg("past") = 0, py::arg("tiles") = false,
              py::arg("divided") = false, py::arg("keeps_false") = false,
-             py::arg("fill") = -std::numeric_limits<float>::infinity(), py::arg("zeros") = false);
+             py::arg("fill") = -std::numeric_limits<float>::infinity(), py::arg("zeros") = false,
+             py::arg("none_is_all") = false);
   module.def("split_columns", &SplitColumns, py::arg("t0"), py::arg("x"), py::arg("first"),
              py::arg("second"), py::arg("third"), py::arg("blocks"));
   module.def("rotary", &Rotary, py::arg("t0"), py::arg("x"), py::arg("out"), py::arg("cosines"),
