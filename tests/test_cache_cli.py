@@ -28,6 +28,7 @@ from support.documents import (
     denied,
     document,
     entry,
+    form,
     kernels,
     node,
     problem,
@@ -67,6 +68,7 @@ def test_show_says_what_the_entries_say(tool: Any, tmp_path: Path) -> None:
             entry(4, ms=0.0, default_ms=0.0, budget_ms=5.0, m_low=3, m_high=4),
             seen=[{**problem(5), "uses": 7}, {**problem(8), "uses": 9}, {**problem(3), "uses": 1}],
             nodes=[node("/up"), node("/down", stock=True)],
+            forms=[form(), form("M=1,fp16", "epilogue", form_ms=0.75)],
             denied=[denied(until=0), denied("slow", until=1)],
             spent={"day": 20000, "ms": 1500.0},
         ),
@@ -91,6 +93,8 @@ def test_show_says_what_the_entries_say(tool: Any, tmp_path: Path) -> None:
     assert any(
         line.startswith("MatMul /down 1 2 5 ") and line.endswith("the stock provider") for line in lines
     )
+    at = lines.index("forms of groups: 2 shapes")
+    assert lines[at + 2].startswith("MatMul+Add M=8,N=64,K=32,fp16 two kernels 0.5 epilogue 0.75 1.50x ")
     assert any(line == "native:killer 1 for good wrong answer" for line in lines)
     assert any(line.startswith("native:slow 1 1970-01-01 00:00:01 UTC (over)") for line in lines)
     assert lines[-1] == "spent measuring: 1.5 s on 2024-10-04 (UTC)"
@@ -353,6 +357,7 @@ def test_diff_names_each_difference(tool: Any, tmp_path: Path) -> None:
             entry(5, ms=1.0),
             denied=[denied("both"), denied("gone")],
             nodes=[node("/up"), node("/same")],
+            forms=[form(), form("gone"), form("same")],
         ),
     )
     b = write(
@@ -365,6 +370,7 @@ def test_diff_names_each_difference(tool: Any, tmp_path: Path) -> None:
             entry(6),
             denied=[denied("both"), denied("fresh", reason="hung")],
             nodes=[node("/up", stock=True), node("/same")],
+            forms=[form(chosen="epilogue"), form("same", form_ms=9.0)],
         ),
     )
     code, out, _ = tool("diff", a, b)
@@ -378,6 +384,8 @@ def test_diff_names_each_difference(tool: Any, tmp_path: Path) -> None:
         "< denied native:gone: wrong answer",
         "> denied native:fresh: hung",
         "~ node MatMul /up runs on the stock provider",
+        "~ form MatMul+Add (M=8,N=64,K=32,fp16): two kernels -> epilogue",
+        "< form MatMul+Add (gone): two kernels",
     ]
     code, out, _ = tool("diff", a, b, "--ratio", "1.02")
     assert "~ (M=5,N=64,K=32,fp32): 1 ms -> 1.04 ms (1.04x)" in out
@@ -416,7 +424,7 @@ def test_a_bucket_is_compared_with_its_bucket(tool: Any, tmp_path: Path) -> None
 def test_merge_makes_the_file_and_says_what_came(tool: Any, tmp_path: Path) -> None:
     out_file = tmp_path / "out.json"
     a = write(tmp_path / "a.json", section(entry(1), seen=[{**problem(5), "uses": 7}]))
-    b = write(tmp_path / "b.json", section(entry(2), machine=THERE, denied=[denied()]))
+    b = write(tmp_path / "b.json", section(entry(2), machine=THERE, forms=[form()], denied=[denied()]))
     code, out, err = tool("merge", out_file, a, b)
     assert (code, err) == (0, "")
     assert out.splitlines() == [
@@ -425,6 +433,7 @@ def test_merge_makes_the_file_and_says_what_came(tool: Any, tmp_path: Path) -> N
         "  in: 1 problem seen",
         "machine cpu: Other CPU, 64 processors (new in the file)",
         "  in: (M=2,N=64,K=32,fp32): native:fast, 1 ms",
+        "  in: 1 form of a group",
         "  in: 1 denied kernel",
         f"{out_file}: 2 entries came in, 0 replaced, 0 refused",
     ]
@@ -674,6 +683,11 @@ def criteria(tmp_path: Path) -> Path:
             machine=machine,
             seen=[{**problem(9), "uses": 1}],
             nodes=[node("/old", measured_at=now - 40 * DAY), node("/new", measured_at=now - DAY)],
+            forms=[
+                form("old", library_identity=f"1.0 native {native}", measured_at=now - 40 * DAY),
+                form("new", library_identity=f"1.0 native {native}", measured_at=now - DAY),
+                form("other", library_identity=f"1.0 native {native}.1", measured_at=now - DAY),
+            ],
             denied=[denied()],
             spent={"day": 20000, "ms": 1.0},
         ),
@@ -717,6 +731,11 @@ def test_prune_takes_what_is_named_and_keeps_the_rest(
     assert [one["name"] for one in machines[0]["nodes"]] == (
         ["/new"] if arguments[:2] in (("--older-than", "30d"), ("--older-than", "4w")) else ["/old", "/new"]
     )
+    gone = {"--older-than": "old", "--other-libraries": "other"}.get(arguments[0], "")
+    gone = "" if "50d" in arguments else gone
+    assert [one["shape"] for one in machines[0]["forms"]] == [
+        one for one in ("old", "new", "other") if one != gone
+    ]
     assert machines[0]["spent"] == {"day": 20000, "ms": 1}
     assert tool("validate", file)[0] == 0
 
@@ -785,6 +804,7 @@ def test_what_is_pruned_is_what_the_lock_holder_sees(tmp_path: Path) -> None:
         {"machine": 1, "entries": []},
         {"machine": 0, "entries": [2]},
         {"machine": 0, "entries": [], "denied": [0]},
+        {"machine": 0, "entries": [], "forms": [0]},
     ],
 )
 def test_what_is_not_there_cannot_be_removed(tmp_path: Path, removal: Any) -> None:
@@ -792,7 +812,7 @@ def test_what_is_not_there_cannot_be_removed(tmp_path: Path, removal: Any) -> No
 
     file = write(tmp_path / "a.json", section(entry(1), entry(2)))
     before = file.read_bytes()
-    whole = {"whole": False, "seen": [], "nodes": [], "denied": [], **removal}
+    whole = {"whole": False, "seen": [], "nodes": [], "forms": [], "denied": [], **removal}
     with pytest.raises(ValueError, match="there is no such"):
         _core.remove_results(file, lambda _: [whole])
     assert file.read_bytes() == before
@@ -899,7 +919,7 @@ def test_uses_are_known_from_what_was_seen_as_well(tool: Any, tmp_path: Path) ->
 
 def test_a_document_is_what_it_was_made_of(tmp_path: Path) -> None:
     """The hand-made files of these tests are valid, so that what they show is not for want of a field."""
-    made = document(section(entry(), nodes=[node()], denied=[denied()]))
+    made = document(section(entry(), nodes=[node()], forms=[form()], denied=[denied()]))
     file = tmp_path / "a.json"
     file.write_text(json.dumps(made))
     assert documents.read(file).problems == ()

@@ -185,6 +185,7 @@ Removal ToRemoval(const py::dict& given) {
           .entries = positions("entries"),
           .seen = positions("seen"),
           .nodes = positions("nodes"),
+          .forms = positions("forms"),
           .denied = positions("denied")};
 }
 

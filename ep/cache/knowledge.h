@@ -30,6 +30,19 @@ struct NodeRecord {
   int64_t measured_at = 0;
 };
 
+// How nodes that run as one are run, where there are several ways: which of them was faster.
+struct FormRecord {
+  std::string group;  // the pattern: "MatMul+Add"
+  std::string shape;  // what the choice is for, in the group's own words: "M=128,N=768,K=768,fp16"
+  std::string form;
+  std::string usual_form;        // that runs where nothing was measured
+  std::string library_identity;  // of all libraries and of this one, when it was measured
+  double form_ms = 0.0;          // medians; 0: not measured
+  double usual_ms = 0.0;
+  bool cold = false;  // caches were overwritten before each call
+  int64_t measured_at = 0;
+};
+
 // A kernel that must not run: wrong, hung, or it killed the process that tried it.
 struct DeniedRecord {
   std::string library;
@@ -53,6 +66,7 @@ struct Knowledge {
   std::vector<Record> records = {};
   std::vector<SeenRecord> seen = {};
   std::vector<NodeRecord> nodes = {};
+  std::vector<FormRecord> forms = {};
   std::vector<DeniedRecord> denied = {};
   // To SaveFile: what was spent since this session's last save, which is added to what the file
   // has of the same day. From LoadFile: what the file has.

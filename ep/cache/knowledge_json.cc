@@ -28,6 +28,18 @@ constexpr std::array<Field<NodeRecord>, 9> kNodeFields = {{
     Integer<NodeRecord, &NodeRecord::measured_at>("measured_at"),
 }};
 
+constexpr std::array<Field<FormRecord>, 9> kFormFields = {{
+    {.name = "group", .text = &FormRecord::group},
+    {.name = "shape", .text = &FormRecord::shape},
+    {.name = "form", .text = &FormRecord::form},
+    {.name = "usual_form", .text = &FormRecord::usual_form},
+    {.name = "library_identity", .text = &FormRecord::library_identity, .may_be_empty = true},
+    {.name = "form_ms", .number = &FormRecord::form_ms},
+    {.name = "usual_ms", .number = &FormRecord::usual_ms},
+    Flag<FormRecord, &FormRecord::cold>("cold"),
+    Integer<FormRecord, &FormRecord::measured_at>("measured_at"),
+}};
+
 constexpr std::array<Field<DeniedRecord>, 7> kDeniedFields = {{
     {.name = "library", .text = &DeniedRecord::library},
     {.name = "kernel", .text = &DeniedRecord::kernel},
@@ -62,6 +74,11 @@ bool ReadElement(const JsonTree& tree, const JsonTree::Node& node, NodeRecord& r
   return ReadObject<NodeRecord>(tree, node, kNodeFields, kFirstSchema, record, problem);
 }
 
+bool ReadElement(const JsonTree& tree, const JsonTree::Node& node, FormRecord& form,
+                 std::string& problem) {
+  return ReadObject<FormRecord>(tree, node, kFormFields, kFirstSchema, form, problem);
+}
+
 bool ReadElement(const JsonTree& tree, const JsonTree::Node& node, DeniedRecord& denied,
                  std::string& problem) {
   return ReadObject<DeniedRecord>(tree, node, kDeniedFields, kFirstSchema, denied, problem);
@@ -73,6 +90,10 @@ bool ReadElement(const JsonTree& tree, const JsonTree::Node& node, SpentRecord& 
 }
 
 bool Writable(const NodeRecord& record) { return Fits(record.op) && Fits(record.name); }
+bool Writable(const FormRecord& form) {
+  return Fits(form.group) && Fits(form.shape) && Fits(form.form) && Fits(form.usual_form) &&
+         form.library_identity.size() <= kMaxText;
+}
 bool Writable(const DeniedRecord& denied) { return Fits(denied.library) && Fits(denied.kernel); }
 
 void AppendElement(const SeenRecord& seen, std::string& out) {
@@ -81,6 +102,10 @@ void AppendElement(const SeenRecord& seen, std::string& out) {
 
 void AppendElement(const NodeRecord& record, std::string& out) {
   AppendObject<NodeRecord>(record, kNodeFields, out);
+}
+
+void AppendElement(const FormRecord& form, std::string& out) {
+  AppendObject<FormRecord>(form, kFormFields, out);
 }
 
 void AppendElement(const DeniedRecord& denied, std::string& out) {

@@ -1,5 +1,5 @@
-// What a machine's section holds beside entries, as JSON objects: problems seen, nodes, denials,
-// time spent. Private to this room.
+// What a machine's section holds beside entries, as JSON objects: problems seen, nodes, forms,
+// denials, time spent. Private to this room.
 #pragma once
 
 #include <string>
@@ -14,19 +14,23 @@ bool ReadElement(const JsonTree& tree, const JsonTree::Node& node, SeenRecord& s
                  std::string& problem);
 bool ReadElement(const JsonTree& tree, const JsonTree::Node& node, NodeRecord& record,
                  std::string& problem);
+bool ReadElement(const JsonTree& tree, const JsonTree::Node& node, FormRecord& form,
+                 std::string& problem);
 bool ReadElement(const JsonTree& tree, const JsonTree::Node& node, DeniedRecord& denied,
                  std::string& problem);
 bool ReadElement(const JsonTree& tree, const JsonTree::Node& node, SpentRecord& spent,
                  std::string& problem);
 
 // Whether the element can be written so that it is read again: a node has a name, of at most 4096
-// bytes; a denial names a kernel.
+// bytes; a form has a group, a shape and a name, and a denial names a kernel.
 bool Writable(const NodeRecord& record);
+bool Writable(const FormRecord& form);
 bool Writable(const DeniedRecord& denied);
 
 // Appends the element on one line. A reason is cut after 1000 bytes.
 void AppendElement(const SeenRecord& seen, std::string& out);
 void AppendElement(const NodeRecord& record, std::string& out);
+void AppendElement(const FormRecord& form, std::string& out);
 void AppendElement(const DeniedRecord& denied, std::string& out);
 void AppendElement(const SpentRecord& spent, std::string& out);
 

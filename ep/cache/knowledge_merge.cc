@@ -18,6 +18,7 @@ namespace {
 
 Problem KeyOf(const SeenRecord& seen) { return seen.problem; }
 auto KeyOf(const NodeRecord& node) { return std::tuple(node.op, node.name, node.k, node.n); }
+auto KeyOf(const FormRecord& form) { return std::tuple(form.group, form.shape); }
 auto KeyOf(const DeniedRecord& denied) {
   return std::tuple(denied.library, denied.kernel, denied.library_identity);
 }
@@ -58,6 +59,7 @@ KnowledgeMerger::KnowledgeMerger(Knowledge& there) : there_(there) {
   Remember(there.records, records_);
   Remember(there.seen, seen_);
   Remember(there.nodes, nodes_);
+  Remember(there.forms, forms_);
   Remember(there.denied, denied_);
 }
 
@@ -81,6 +83,18 @@ void KnowledgeMerger::Add(NodeRecord node) {
   const uint64_t uses = std::max(there->uses, node.uses);
   if (node.measured_at >= there->measured_at) *there = std::move(node);
   there->uses = uses;
+}
+
+void KnowledgeMerger::Add(FormRecord form) {
+  FormRecord* there = FindOrAdd(form, there_.forms, forms_);
+  if (there == nullptr) return;
+  // What a race found is worth more than a form kept for want of time.
+  const bool raced = form.form_ms > 0.0;
+  const bool same_libraries = form.library_identity == there->library_identity;
+  const bool replaces = same_libraries && raced != (there->form_ms > 0.0)
+                            ? raced
+                            : form.measured_at >= there->measured_at;
+  if (replaces) *there = std::move(form);
 }
 
 void KnowledgeMerger::Add(DeniedRecord denied) {

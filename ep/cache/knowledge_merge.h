@@ -38,17 +38,20 @@ class KnowledgeMerger {
   void Add(Record record);
   void Add(SeenRecord seen);
   void Add(NodeRecord node);
+  void Add(FormRecord form);
   void Add(DeniedRecord denied);
   void Add(const SpentRecord& spent);
 
  private:
   using NodeKey = std::tuple<std::string, std::string, int64_t, int64_t>;
+  using FormKey = std::tuple<std::string, std::string>;
   using KernelKey = std::tuple<std::string, std::string, std::string>;
 
   Knowledge& there_;
   std::unordered_map<RecordKey, size_t, RecordKeyHash> records_;
   std::unordered_map<Problem, size_t, ProblemHash> seen_;
   std::map<NodeKey, size_t> nodes_;
+  std::map<FormKey, size_t> forms_;
   std::map<KernelKey, size_t> denied_;
 };
 

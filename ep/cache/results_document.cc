@@ -34,6 +34,7 @@ struct Section {
   const JsonTree::Node* entries = nullptr;
   const JsonTree::Node* seen = nullptr;
   const JsonTree::Node* nodes = nullptr;
+  const JsonTree::Node* forms = nullptr;
   const JsonTree::Node* denied = nullptr;
   const JsonTree::Node* spent = nullptr;
 
@@ -44,6 +45,7 @@ struct Section {
     if (schema < kSectionsSchema) return nullptr;
     if (name == "seen") return &seen;
     if (name == "nodes") return &nodes;
+    if (name == "forms") return &forms;
     if (name == "denied") return &denied;
     if (name == "spent") return &spent;
     return nullptr;
@@ -171,6 +173,7 @@ class Reader {
     ReadArray<Record>(parts.entries, path + ".entries", "entry");
     ReadArray<SeenRecord>(parts.seen, path + ".seen", "problem");
     ReadArray<NodeRecord>(parts.nodes, path + ".nodes", "node");
+    ReadArray<FormRecord>(parts.forms, path + ".forms", "form");
     ReadArray<DeniedRecord>(parts.denied, path + ".denied", "denial");
     if (parts.spent != nullptr) {
       ReadOne<SpentRecord>(*parts.spent, path + ".spent", std::nullopt, "time");
@@ -188,6 +191,7 @@ class Reader {
   void Judge(Record& record) const { record.measured_at = std::min(record.measured_at, now_); }
   void Judge(SeenRecord&) const {}
   void Judge(NodeRecord& node) const { node.measured_at = std::min(node.measured_at, now_); }
+  void Judge(FormRecord& form) const { form.measured_at = std::min(form.measured_at, now_); }
   void Judge(DeniedRecord& denied) const { denied.denied_at = std::min(denied.denied_at, now_); }
   void Judge(SpentRecord& spent) const { spent.day = std::min(spent.day, now_ / kSecondsOfADay); }
 
@@ -318,6 +322,7 @@ std::string WriteSection(const Knowledge& knowledge, const Fingerprint& machine)
   out += "\n]";
   AppendArray("seen", knowledge.seen, out);
   AppendArray("nodes", knowledge.nodes, out);
+  AppendArray("forms", knowledge.forms, out);
   AppendArray("denied", knowledge.denied, out);
   if (knowledge.spent.day != 0) {
     out += ",\n\"spent\": ";
@@ -351,6 +356,7 @@ void MergeKnowledge(const Knowledge& newer, Knowledge& there) {
   for (const Record& record : newer.records) merger.Add(record);
   for (const SeenRecord& seen : newer.seen) merger.Add(seen);
   for (const NodeRecord& node : newer.nodes) merger.Add(node);
+  for (const FormRecord& form : newer.forms) merger.Add(form);
   for (const DeniedRecord& denied : newer.denied) merger.Add(denied);
   merger.Add(newer.spent);
   const int64_t now = UnixSeconds();

@@ -118,7 +118,8 @@ Result<Edited> RemoveElements(const AllMachines& there, std::span<const Removal>
       whole |= removal.whole;
       Knowledge& knowledge = section.knowledge;
       if (!Erase(knowledge.records, removal.entries) || !Erase(knowledge.seen, removal.seen) ||
-          !Erase(knowledge.nodes, removal.nodes) || !Erase(knowledge.denied, removal.denied)) {
+          !Erase(knowledge.nodes, removal.nodes) || !Erase(knowledge.forms, removal.forms) ||
+          !Erase(knowledge.denied, removal.denied)) {
         return Status(StatusCode::kInvalidArgument, "there is no such element to remove");
       }
     }

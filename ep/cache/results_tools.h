@@ -31,6 +31,7 @@ struct Removal {
   std::vector<size_t> entries;
   std::vector<size_t> seen;
   std::vector<size_t> nodes;
+  std::vector<size_t> forms;
   std::vector<size_t> denied;
 };
 

@@ -106,6 +106,7 @@ json Stats(const SessionState& state) {
           {"revalidated", stats.revalidated},
           {"session_seconds", stats.session_seconds},
           {"saved_seconds", stats.saved_seconds},
+          {"forms", stats.forms},
           {"tuning", stats.tuning},
           {"device", state.target().Name()},
           {"rejected", stats.rejected}};
@@ -191,7 +192,23 @@ json Explain(const SessionState& state) {
                       {"temperature_c", rates ? record.temperature_c : 0.0},
                       {"counters", Counters(state.CountersOf(entry->hash))}});
   }
-  return {{"nodes", nodes}, {"operators", operators}, {"shapes", shapes}, {"notes", state.Notes()}};
+  json forms = json::array();
+  for (const FormChoices::View& view : state.Forms()) {
+    forms.push_back({{"group", view.record.group},
+                     {"shape", view.record.shape},
+                     {"form", view.record.form},
+                     {"usual_form", view.record.usual_form},
+                     {"measured", view.measured},
+                     {"milliseconds", view.record.form_ms},
+                     {"usual_milliseconds", view.record.usual_ms},
+                     {"cold", view.record.cold},
+                     {"why", view.why}});
+  }
+  return {{"nodes", nodes},
+          {"operators", operators},
+          {"shapes", shapes},
+          {"forms", forms},
+          {"notes", state.Notes()}};
 }
 
 int64_t Number(const json& arguments, const char* key, int64_t missing) {

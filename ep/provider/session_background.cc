@@ -171,6 +171,7 @@ double SessionState::MeasureInBackground(PendingTuning&& pending, const std::ato
 
 void SessionState::Collect(bool on) {
   collecting_.store(on);
+  forms_.Unsettle();
   background_.Pause(on);
 }
 

@@ -48,6 +48,7 @@ size_t SessionState::Take(Knowledge knowledge, std::vector<std::string> refused,
                           std::string_view origin, std::vector<std::string>& problems) {
   TakeDenied(std::move(knowledge.denied));
   size_t taken = 0;
+  const size_t forms = TakeForms(std::move(knowledge.forms), origin, refused);
   for (Record& record : knowledge.records) {
     std::string stale;
     if (const std::string why = WhyRefused(record, stale); !why.empty()) {
@@ -84,7 +85,7 @@ size_t SessionState::Take(Knowledge knowledge, std::vector<std::string> refused,
       uses = std::max(uses, seen.uses);
     }
   }
-  if (taken > 0) choice_changes_.fetch_add(1);
+  if (taken + forms > 0) choice_changes_.fetch_add(1);
   for (std::string& line : refused) {
     // A file that travels with a model has a section for each kind of machine: normal, if ours is
     // there.
@@ -96,7 +97,7 @@ size_t SessionState::Take(Knowledge knowledge, std::vector<std::string> refused,
     Note(line);
     problems.push_back(std::move(line));
   }
-  return taken;
+  return taken + forms;
 }
 
 size_t SessionState::SetResults(std::string_view json, std::string_view origin,
@@ -203,6 +204,7 @@ Knowledge SessionState::Learned() const {
       if (!again) knowledge.nodes.push_back(node);
     }
   }
+  knowledge.forms = forms_.Records();
   knowledge.seen = SeenRecords();
   knowledge.denied = DeniedRecords();
   return knowledge;

@@ -55,7 +55,7 @@ Status SessionState::Run(const Problem& problem, const Operands& operands, Execu
     if (entry != nullptr) {
       const bool attention = entry->notes.attention.load(std::memory_order_relaxed);
       if (entry->tuned && !attention && !Reporting()) {
-        node.counters.Hit(entry->hash);
+        CountHit(node, entry->hash);
         return RunPlan(*entry, operands, executor, node);
       }
       if (entry->tuned || mode() != TuningMode::kOnline || IsPutOff(*entry)) {
@@ -81,8 +81,9 @@ Status SessionState::RunWatched(const Entry& entry, const Problem& problem,
                                 const Operands& operands, Executor& executor, GemmNode& node) {
   const TuningMode mode = this->mode();
   if (entry.tuned) {
-    node.counters.Hit(entry.hash);
+    CountHit(node, entry.hash);
   } else {
+    WithoutMeasuring::CountUnmeasured();
     node.counters.FellBack(ReasonOf(entry, mode));
     if (mode != TuningMode::kOff && mode != TuningMode::kRecord) {
       node.counters.misses.fetch_add(1, std::memory_order_relaxed);
@@ -102,6 +103,7 @@ Status SessionState::RunWatched(const Entry& entry, const Problem& problem,
                                       std::memory_order_relaxed);
   }
   if (reporting) Report(entry, entry.tuned, begin, end);
+  if (WithoutMeasuring::Here()) return Status::Ok();
   if (mode == TuningMode::kBackground || (attention && mode == TuningMode::kOnline)) {
     ConsiderTuning(entry, problem, operands, executor, node);
   }
@@ -142,14 +144,19 @@ Status SessionState::RunUncached(const Problem& problem, const Operands& operand
       // A choice of another process grows old here as well. Without a thread it serves all the
       // same.
       if (options_.revalidate_ms > 0 && Measures()) static_cast<void>(background_.Start());
-      node.counters.Hit(entry->hash);
+      CountHit(node, entry->hash);
       return RunReported(*entry, operands, executor, node, entry->tuned);
     }
     node.counters.misses.fetch_add(1, std::memory_order_relaxed);
     if (log_.debug_enabled()) log_.Debug("miss (" + ToString(problem) + ")");
   }
+  WithoutMeasuring::CountUnmeasured();
   if (IsCapturing(executor)) {
     node.counters.FellBack(Fallback::kCapturing);
+    return RunDefault(problem, operands, executor, node);
+  }
+  if (WithoutMeasuring::Here()) {
+    node.counters.FellBack(Fallback::kTunerBusy);
     return RunDefault(problem, operands, executor, node);
   }
   if (mode == TuningMode::kOnline) return TuneAndRun(problem, operands, executor, node);

@@ -70,6 +70,7 @@ void SessionState::SetMode(TuningMode mode) {
   }
   // Entries say what to run in the mode they were made in; what was learned is in known_.
   cache_.Clear();
+  forms_.Unsettle();
   choice_changes_.fetch_add(1);
 }
 
@@ -113,6 +114,7 @@ SessionStats SessionState::Stats() const {
     }
   }
   stats.tuned = tuned_.load(std::memory_order_relaxed);
+  stats.forms = forms_measured_.load(std::memory_order_relaxed);
   stats.revalidated = revalidated_.load(std::memory_order_relaxed);
   stats.tuning_seconds =
       static_cast<double>(tuning_microseconds_.load(std::memory_order_relaxed)) * 1e-6;

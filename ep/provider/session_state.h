@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,40 +25,23 @@
 #include "provider/budget.h"
 #include "provider/capability.h"
 #include "provider/choice_state.h"
+#include "provider/form_choices.h"
 #include "provider/gemm_node.h"
 #include "provider/heap_trim.h"
 #include "provider/log.h"
 #include "provider/options.h"
 #include "provider/profiler.h"
+#include "provider/session_stats.h"
 #include "provider/stock_backend.h"
 #include "provider/target.h"
 #include "provider/trace.h"
+#include "provider/without_measuring.h"
 #include "tuner/machine_watch.h"
 #include "tuner/tuner.h"
 
 namespace tunableop {
 
 class IdlePacer;
-
-struct SessionStats {
-  uint64_t hits = 0;
-  uint64_t misses = 0;
-  uint64_t tuned = 0;           // problems measured by this session
-  double tuning_seconds = 0.0;  // wall clock spent measuring
-  uint64_t evicted = 0;
-  uint64_t entries = 0;  // problems the cache can serve: in use, and loaded but not met yet
-  uint64_t denied = 0;   // candidates that lost their place (wrong, failing)
-  std::map<std::string, uint64_t> rejected;  // the same by reason: "wrong answer" ...
-  uint64_t pending = 0;                      // problems that wait to be measured in the background
-  uint64_t deferred = 0;                     // problems whose uses do not repay a measurement yet
-  uint64_t stale = 0;                        // choices that serve and are to be measured again
-  uint64_t revalidated = 0;                  // measurements of problems that had a choice already
-  double session_seconds = 0.0;              // since the session was made
-  double saved_seconds = 0.0;  // what the choices saved against the default, as it was measured
-  std::string tuning;          // the mode at present
-  std::map<std::string, uint64_t>
-      fallbacks;  // runs on the default kernel for want of a choice, by reason
-};
 
 // How the reason of a denial begins that rests on a process's death while the kernel ran.
 inline constexpr std::string_view kDeathReason = "a process ended while it ran";
@@ -88,6 +72,19 @@ class SessionState {
   // Runs one GEMM with the kernel that the cache knows; otherwise finds one as the mode says. A hit
   // takes no lock, allocates nothing, does no I/O and writes no log line above debug.
   Status Run(const Problem& problem, const Operands& operands, Executor& executor, GemmNode& node);
+
+  // Calls run(form) with the form that is chosen for the shape, or with several where that is to be
+  // measured; `run` queues its work on `queue`, and the same answers each time. A known shape takes
+  // no lock and allocates nothing.
+  template <typename RunForm>
+  Status RunInForm(const FormCall& call, const DeviceQueue& queue, const RunForm& run) {
+    if (!UsesChoices()) return run(call.usual);
+    const FormChoice* choice = forms_.Find(call.key);
+    if (choice != nullptr && choice->settled.load(std::memory_order_acquire)) {
+      return run(choice->form.load(std::memory_order_relaxed));
+    }
+    return RunUnsettledForm(call, queue, std::cref(run));
+  }
 
   // Threads of ONNX Runtime's pool, found at the first call (or given by an option).
   int Threads(const OrtKernelContext* context);
@@ -137,6 +134,7 @@ class SessionState {
   SessionStats Stats() const;
   std::vector<NodeDecision> Decisions() const;
   std::vector<std::shared_ptr<const Entry>> Entries() const { return cache_.Entries(); }
+  std::vector<FormChoices::View> Forms() const { return forms_.Views(); }
   // Of the last measurement of this problem (measure_mode=2).
   PerfReading CountersOf(uint64_t hash) const;
   // Why this entry's kernel runs, as of now: one line for a person.
@@ -199,6 +197,10 @@ class SessionState {
     if (entry.plan_without_copy == nullptr) return entry.plan->Run(operands, executor);
     return RunOnCopy(entry, operands, executor, node);
   }
+  // Calls that measure forms are nobody's.
+  void CountHit(GemmNode& node, uint64_t hash) const noexcept {
+    if (!target_.is_gpu() || !WithoutMeasuring::Here()) node.counters.Hit(hash);
+  }
   // A graph is being captured on the card's stream.
   static bool IsCapturing(const Executor& executor) noexcept;
   // The kernel for an unmeasured problem: that of the nearest measured m, or the default.
@@ -252,6 +254,18 @@ class SessionState {
   void PutTuned(std::shared_ptr<const Entry> entry);
   bool IsCold(const Problem& problem) const noexcept;
   TrialJournal* Journal();
+
+  // session_forms.cc: forms of kernels that have several.
+  using RunOfForm = std::function<Status(size_t form)>;
+  Status RunUnsettledForm(const FormCall& call, const DeviceQueue& queue, const RunOfForm& run);
+  // The choice is this thread's to measure.
+  Status MeasureForm(FormChoice& choice, const FormCall& call, const DeviceQueue& queue,
+                     const RunOfForm& run);
+  // Each once. `failure`: of another form than the usual one.
+  static Status RunAllForms(const FormCall& call, const RunOfForm& run, std::string& failure);
+  std::string FormIdentity() const;  // what FormRecord::library_identity is here
+  size_t TakeForms(std::vector<FormRecord> records, std::string_view origin,
+                   std::vector<std::string>& refused);
 
   // session_card.cc: what only a card has.
   Result<TuneResult> TuneOnCard(const Problem& problem, const Operands& operands,
@@ -322,6 +336,7 @@ class SessionState {
   const int64_t born_ns_;
   std::atomic<TuningMode> mode_;
   SessionCache cache_;
+  FormChoices forms_;
   HeapTrim heap_trim_;
   const std::shared_ptr<ProfilerSink> profiler_ = std::make_shared<ProfilerSink>();
   std::atomic<size_t> weight_bytes_{0};
@@ -359,6 +374,7 @@ class SessionState {
   std::unique_ptr<MachineWatch> watch_;
 
   std::atomic<uint64_t> tuned_{0};
+  std::atomic<uint64_t> forms_measured_{0};
   std::atomic<uint64_t> revalidated_{0};
   std::atomic<uint64_t> denied_{0};
   std::atomic<int64_t> tuning_microseconds_{0};

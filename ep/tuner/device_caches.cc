@@ -4,20 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "tuner/device_pairs.h"
 #include "tuner/device_tuning.h"
 #include "tuner/statistics.h"
 
 namespace tunableop {
 namespace {
-
-constexpr size_t kPairs = 24;        // of samples, one of either kernel
-constexpr size_t kFewestPairs = 3;   // that say anything
-constexpr size_t kEnoughPairs = 12;  // when they are clear
-constexpr double kLoss = 0.01;       // of the base's time, that a winner may lose
-constexpr double kLuck = 0.05;
-// Empty caches cost a call about as long as filling them takes, at most. This many times what it
-// takes to overwrite twice of them, and they make less than kLoss of a difference.
-constexpr double kLongCall = 50.0;
 
 std::string Percent(double share) {
   char text[32];
@@ -30,34 +22,16 @@ std::string Percent(double share) {
 std::string DeviceTuning::LosesInOtherCaches(const Contender& winner, const Contender& base) {
   const bool cold = caches_ == Caches::kCold;
   const Caches other = cold ? Caches::kWarm : Caches::kCold;
-  const char* const where = cold ? "warm caches" : "cold caches";
-  std::vector<double> mine;
-  std::vector<double> theirs;
-  const auto sample = [&](const Contender& contender, std::vector<double>& samples) {
-    double ms = -1.0;
-    const Status status = sampler_.Take(CallOf(contender, other), 1, BestSample(contender), ms);
-    if (!Accept(contender, status)) return false;
-    if (ms >= 0.0) samples.push_back(ms);
-    return ms >= 0.0;
+  const auto samples_of = [&](const Contender& contender) {
+    return [&](std::vector<double>& samples) {
+      double ms = -1.0;
+      const Status status = sampler_.Take(CallOf(contender, other), 1, BestSample(contender), ms);
+      if (!Accept(contender, status)) return false;
+      if (ms >= 0.0) samples.push_back(ms);
+      return ms >= 0.0;
+    };
   };
-  while (mine.size() < kPairs) {
-    const bool first = mine.size() % 2 == 0;  // each is first in every other pair
-    if (!(first ? sample(winner, mine) && sample(base, theirs)
-                : sample(base, theirs) && sample(winner, mine))) {
-      break;
-    }
-    if (mine.size() == kEnoughPairs && (ChanceOfLuck(mine, theirs, 1.0 + kLoss) <= kLuck ||
-                                        ChanceOfLuck(theirs, mine) <= kLuck / 10.0)) {
-      break;
-    }
-  }
-  const size_t pairs = std::min(mine.size(), theirs.size());
-  if (pairs < kFewestPairs) return std::string("no time to compare it in ") + where;
-  mine.resize(pairs);
-  theirs.resize(pairs);
-  const double loss = Median(mine) / Median(theirs) - 1.0;
-  if (loss <= kLoss || ChanceOfLuck(theirs, mine) > kLuck) return {};
-  return Percent(loss) + " slower in " + where;
+  return LossInPairs(samples_of(winner), samples_of(base), cold ? "warm caches" : "cold caches");
 }
 
 void DeviceTuning::CheckOtherCaches(const std::vector<size_t>& racing, Election& election) {
@@ -66,7 +40,7 @@ void DeviceTuning::CheckOtherCaches(const std::vector<size_t>& racing, Election&
   if (!base.right || !base.raced) return;
   double fill_ms = 0.0;
   if (!Expect(timer_->FillMs(fill_ms))) return;
-  if (Median(base.samples) > kLongCall * fill_ms) return;
+  if (Median(base.samples) > kFillsOfLongCall * fill_ms) return;
 
   std::vector<size_t> lanes;  // that may win, the fastest first
   for (size_t i = 1; i < racing.size(); ++i) {

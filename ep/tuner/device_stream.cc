@@ -43,9 +43,6 @@ Result<std::unique_ptr<MeasuringStream>> MeasuringStream::Create(const DeviceQue
   Result<DeviceStream> stream = DeviceStream::Create(self->device_);
   if (!stream.ok()) return stream.TakeStatus();
   self->stream_ = std::move(stream.value());
-  Result<DeviceEvent> finished = self->NewEvent();
-  if (!finished.ok()) return finished.TakeStatus();
-  self->finished_ = std::move(finished.value());
   DeviceBuffer workspace;
   for (size_t bytes = session.workspace_bytes(); bytes >= 4096; bytes /= 2) {
     Result<DeviceBuffer> memory = DeviceBuffer::Create(self->device_, bytes);
@@ -57,18 +54,35 @@ Result<std::unique_ptr<MeasuringStream>> MeasuringStream::Create(const DeviceQue
   }
   self->queue_ =
       std::make_unique<DeviceQueue>(self->device_, self->stream_.get(), std::move(workspace));
-  self->executor_ = std::make_unique<QueueExecutor>(*self->queue_);
+  TUNABLEOP_RETURN_IF_ERROR(self->MeasureAt(*self->queue_));
   return self;
 }
 
+Result<std::unique_ptr<MeasuringStream>> MeasuringStream::On(const DeviceQueue& session, NowFn now,
+                                                             double hang_ms) {
+  std::unique_ptr<MeasuringStream> self(
+      new MeasuringStream(session.shared_device(), std::move(now), hang_ms));
+  TUNABLEOP_RETURN_IF_ERROR(self->MeasureAt(session));
+  return self;
+}
+
+Status MeasuringStream::MeasureAt(const DeviceQueue& queue) {
+  Result<DeviceEvent> finished = NewEvent();
+  if (!finished.ok()) return finished.TakeStatus();
+  finished_ = std::move(finished.value());
+  executor_ = std::make_unique<QueueExecutor>(queue);
+  at_ = &queue;
+  return Status::Ok();
+}
+
 MeasuringStream::~MeasuringStream() {
-  if (queue_ == nullptr) return;
+  if (at_ == nullptr) return;
   // What is still queued uses what is about to be freed. What went wrong in it concerns nobody now.
   if (!broken()) static_cast<void>(Finish());
   if (!broken()) return;
   if (hung_ && Record(finished_).ok()) device_->GiveUpOn(finished_.get());
   for (DeviceBuffer& buffer : memory_) buffer.Abandon();
-  queue_->Abandon();
+  if (queue_ != nullptr) queue_->Abandon();
   finished_.Abandon();
   stream_.Abandon();
 }

@@ -23,13 +23,17 @@ class MeasuringStream {
   // memory for. `now`: empty: the steady clock.
   static Result<std::unique_ptr<MeasuringStream>> Create(const DeviceQueue& session, NowFn now,
                                                          double hang_ms);
+  // None of its own: measures on the session's stream, which outlives this, with the session's
+  // workspace and handles.
+  static Result<std::unique_ptr<MeasuringStream>> On(const DeviceQueue& session, NowFn now,
+                                                     double hang_ms);
   ~MeasuringStream();
   MeasuringStream(const MeasuringStream&) = delete;
   MeasuringStream& operator=(const MeasuringStream&) = delete;
 
   const Device& device() const noexcept { return *device_; }
-  NativeStream native() const noexcept { return stream_.get(); }
-  size_t workspace_bytes() const noexcept { return queue_->workspace_bytes(); }
+  NativeStream native() const noexcept { return at_->stream(); }
+  size_t workspace_bytes() const noexcept { return at_->workspace_bytes(); }
   // For Plan::Run.
   Executor& executor() noexcept { return *executor_; }
 
@@ -57,6 +61,7 @@ class MeasuringStream {
 
  private:
   MeasuringStream(std::shared_ptr<const Device> device, NowFn now, double hang_ms);
+  Status MeasureAt(const DeviceQueue& queue);
 
   const std::shared_ptr<const Device> device_;
   const bool virtual_time_;
@@ -64,9 +69,10 @@ class MeasuringStream {
   const double hang_ms_;
   bool hung_ = false;
   size_t allocated_ = 0;
-  DeviceStream stream_;
+  DeviceStream stream_;  // its own; nothing: it has none
   DeviceEvent finished_;
-  std::unique_ptr<DeviceQueue> queue_;
+  std::unique_ptr<DeviceQueue> queue_;  // the same
+  const DeviceQueue* at_ = nullptr;     // where it measures; null: it was not made whole
   std::unique_ptr<QueueExecutor> executor_;
   std::vector<DeviceBuffer> memory_;
 };

@@ -176,6 +176,7 @@ class Stats:
     deferred: int  #: problems whose uses do not repay a measurement yet
     stale: int  #: choices that serve and are to be measured again
     revalidated: int  #: measurements of problems that had a choice already
+    forms: int  #: shapes of groups on a card whose form was measured (`Form`)
     session_seconds: float  #: since the session was made
     saved_seconds: float  #: what the choices saved against the default kernels, as measured
     #: `denied` by reason: "wrong answer", "returned an error", "did not return", "denied" (before) ...
@@ -251,6 +252,21 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class Form:
+    """In which of several ways nodes that run as one are run, for one shape, on a card."""
+
+    group: str  #: the pattern: "MatMul+Add"
+    shape: str
+    form: str  #: that runs
+    usual_form: str  #: that runs where nothing was measured
+    measured: bool
+    milliseconds: float  #: 0: not measured
+    usual_milliseconds: float
+    cold: bool  #: measured with nothing in the caches
+    why: str  #: how it was chosen, in words
+
+
+@dataclass(frozen=True)
 class Explanation:
     """Everything that was decided for a session. `str()` gives a report for a person."""
 
@@ -258,6 +274,7 @@ class Explanation:
     shapes: list[Shape]
     notes: list[str]
     operators: list[OtherNode] = field(default_factory=list)  #: every other node, in a session on a card
+    forms: list[Form] = field(default_factory=list)  #: of groups that can be run in several, on a card
 
     def coverage(self) -> dict[str, tuple[int, int]]:
         """Of each operator how many nodes are claimed, and how many there are."""
@@ -292,8 +309,22 @@ class Explanation:
             elif shape.kernel == shape.default_kernel:
                 line += ", default kernel"
             lines.append(f"{line}: {shape.why}")
+        lines += self._forms()
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
+
+    def _forms(self) -> list[str]:
+        lines = [f"{len(self.forms)} shapes of groups that have several forms"] if self.forms else []
+        for form in sorted(self.forms, key=lambda form: (form.group, form.shape)):
+            line = f"  {form.group} ({form.shape}): {form.form}"
+            if form.measured:
+                gain = form.usual_milliseconds / form.milliseconds
+                line += (
+                    f", {form.milliseconds:.4g} ms, {form.usual_form} {form.usual_milliseconds:.4g} ms "
+                    f"({gain:.2f}x)"
+                )
+            lines.append(f"{line}: {form.why}")
+        return lines
 
     def _operators(self) -> list[str]:
         """Those with the same operator and reason on one line."""
@@ -337,4 +368,5 @@ def explain(session: ort.InferenceSession) -> Explanation:
         shapes=[Shape(**shape) for shape in answer["shapes"]],
         notes=list(answer["notes"]),
         operators=[OtherNode(**node) for node in answer["operators"]],
+        forms=[Form(**form) for form in answer["forms"]],
     )

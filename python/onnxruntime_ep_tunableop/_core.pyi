@@ -100,6 +100,7 @@ class Removal(TypedDict):
     entries: list[int]
     seen: list[int]
     nodes: list[int]
+    forms: list[int]
     denied: list[int]
 
 def control(library_path: str, method: str, arguments: str) -> str: ...

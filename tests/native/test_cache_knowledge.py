@@ -46,6 +46,15 @@ def node(**fields: Any) -> Section:
     return {**whole, **fields}
 
 
+def form(**fields: Any) -> Section:
+    whole = {
+        "group": "MatMul+Add", "shape": "M=24,N=64,K=64,fp16", "form": "two kernels",
+        "usual_form": "epilogue", "library_identity": "0.1.0 cublaslt 130100", "form_ms": 0.5,
+        "usual_ms": 0.75, "cold": True, "measured_at": 1_750_000_000,
+    }  # fmt: skip
+    return {**whole, **fields}
+
+
 def denied(**fields: Any) -> Section:
     whole = {
         "library": "native", "kernel": "avx512:4x16", "library_identity": "0.1.0+avx512",
@@ -57,12 +66,14 @@ def denied(**fields: Any) -> Section:
 ELEMENTS: dict[str, tuple[Any, str]] = {
     "seen": (seen, "problem"),
     "nodes": (node, "node"),
+    "forms": (form, "form"),
     "denied": (denied, "denial"),
 }
 WHOLE: Section = {
     "entries": [make_record(**FULL), make_record(m=1)],
     "seen": [seen(), seen(m=1)],
     "nodes": [node(), node(name="/layer.1/up")],
+    "forms": [form(), form(shape="M=25,N=64,K=64,fp16", form_ms=0.0, usual_ms=0.0, cold=False)],
     "denied": [denied(), denied(kernel="x", until=2**53)],
     "spent": {"day": TODAY, "ms": 12.5},
 }
@@ -132,6 +143,12 @@ sections = st.fixed_dictionaries(
             min_size=1,
             max_size=3,
             unique_by=by("op", "name", "k"),
+        ),
+        "forms": st.lists(
+            st.builds(form, group=texts, shape=texts, form=texts, form_ms=numbers, cold=st.booleans()),
+            min_size=1,
+            max_size=3,
+            unique_by=by("group", "shape"),
         ),
         "denied": st.lists(
             st.builds(denied, kernel=texts, reason=texts, deaths=st.integers(0, 10**6), until=counts),
@@ -205,6 +222,7 @@ def test_a_bad_element_is_dropped_alone(kind: str) -> None:
         assert problem.startswith(f"results.json: machines[0].{kind}[{index}]{message}")
         assert problem.endswith(f"; {word} ignored")
     twice = json.dumps(document_of(**{kind: [good]})).replace('"uses": ', '"uses": 1, "uses": ')
+    twice = twice.replace('"cold": ', '"cold": false, "cold": ')
     twice = twice.replace('"deaths": ', '"deaths": 1, "deaths": ')
     assert "expected once, found twice; " + word in parse(twice)[1][0]
 
@@ -251,6 +269,7 @@ def test_times_in_the_future_count_as_now() -> None:
     found, problems = parse(
         document_of(
             nodes=[node(measured_at=future)],
+            forms=[form(measured_at=future)],
             denied=[denied(denied_at=future, until=future)],
             spent={"day": 10**6, "ms": 1},
         )
@@ -258,6 +277,7 @@ def test_times_in_the_future_count_as_now() -> None:
     assert problems == []
     now = int(time.time())
     assert now - 60 < found["nodes"][0]["measured_at"] <= now
+    assert now - 60 < found["forms"][0]["measured_at"] <= now
     assert now - 60 < found["denied"][0]["denied_at"] <= now
     assert found["denied"][0]["until"] == future
     assert TODAY <= found["spent"]["day"] <= now // DAY
@@ -319,6 +339,19 @@ def test_seen_and_nodes(tmp_path: Path) -> None:
         node(uses=99, measured_at=6, stock=False),
         node(k=1),
     ]
+
+
+def test_forms(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    first, later = form(measured_at=5), form(measured_at=6, form="epilogue")
+    other = form(group="Projections")
+    assert saved(path, {"forms": [later]}, {"forms": [first, other]})["forms"] == [later, other]
+    unmeasured = form(measured_at=7, form_ms=0.0)
+    assert saved(path, {"forms": [unmeasured]})["forms"] == [later, other]
+    of_other_libraries = {**unmeasured, "library_identity": "0.2.0"}
+    assert saved(path, {"forms": [of_other_libraries]})["forms"] == [of_other_libraries, other]
+    measured = form(measured_at=1, library_identity="0.2.0")
+    assert saved(path, {"forms": [measured]})["forms"] == [measured, other]
 
 
 def test_denials(tmp_path: Path) -> None:
@@ -457,4 +490,4 @@ def test_the_example_of_the_docs() -> None:
     found, problems = native.parse_knowledge(match[1], "example", fingerprint)
     assert problems == []
     assert found == machine
-    assert set(machine) == {"entries", "seen", "nodes", "denied", "spent"}
+    assert set(machine) == {"entries", "seen", "nodes", "forms", "denied", "spent"}

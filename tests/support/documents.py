@@ -98,6 +98,21 @@ def node(name: str = "/up", stock: bool = False, measured_at: int = 1_700_000_00
     }
 
 
+def form(shape: str = "M=8,N=64,K=32,fp16", chosen: str = "two kernels", **fields: Any) -> Fields:
+    return {
+        "group": "MatMul+Add",
+        "shape": shape,
+        "form": chosen,
+        "usual_form": "epilogue",
+        "library_identity": "1.0 native 1.0",
+        "form_ms": 0.5,
+        "usual_ms": 0.75,
+        "cold": False,
+        "measured_at": 1_700_000_000,
+        **fields,
+    }
+
+
 def section(*entries: Fields, machine: Fields = HERE, **parts: Any) -> Fields:
     return {"fingerprint": machine, "entries": list(entries), **parts}
 

@@ -26,6 +26,12 @@ std::optional<size_t> BiasOf(const NodeView& add, int64_t columns, ONNXTensorEle
   return std::nullopt;
 }
 
+// By number; the first is the usual one, where a library has the epilogue.
+enum Form : size_t { kEpilogue, kTwoKernels };
+constexpr const char* kForms[] = {"epilogue", "two kernels"};
+constexpr const char* kSizes[] = {"M", "N", "K", "relu"};
+constexpr FormGroup kGroup = {"MatMul+Add", kForms, kSizes};
+
 class FusedProduct final : public FusedKernel {
  public:
   Status Init(const FusedInfo& info) override {
@@ -86,26 +92,48 @@ class FusedProduct final : public FusedKernel {
     problem.align_a = AlignmentClass(operands.a);
     problem.align_b = AlignmentClass(operands.b);
     problem.align_c = AlignmentClass(operands.c);
-    QueueExecutor executor(context.queue());
-    if (has_epilogue_.load(std::memory_order_relaxed)) {
-      problem.epilogue = relu_ ? Epilogue::kBiasRelu : Epilogue::kBias;
-      operands.bias = bias.value().data;
-      Status status = state_->Run(problem, operands, executor, *node_);
-      if (status.code() != StatusCode::kNotSupported) return status;
-      has_epilogue_.store(false, std::memory_order_relaxed);  // no library here has it
-      problem.epilogue = Epilogue::kNone;
-      operands.bias = nullptr;
+    problem.epilogue = relu_ ? Epilogue::kBiasRelu : Epilogue::kBias;
+    operands.bias = bias.value().data;
+    if (!has_epilogue_.load(std::memory_order_relaxed)) {
+      return RunTwoKernels(context, problem, operands);
     }
+    const FormAnswer answer{operands.c, problem.m, n_};
+    const FormCall call{{&kGroup, type_, problem.precision, {problem.m, n_, k_, relu_ ? 1 : 0}},
+                        kEpilogue,
+                        /*weights=*/true,
+                        {&answer, 1},
+                        problem};
+    return state_->RunInForm(call, context.queue(), [&](size_t form) {
+      return form == kEpilogue ? RunEpilogue(context, problem, operands)
+                               : RunTwoKernels(context, problem, operands);
+    });
+  }
+
+ private:
+  // `problem` and `operands`: with the epilogue.
+  Status RunEpilogue(const OpContext& context, const Problem& problem,
+                     const Operands& operands) const {
+    QueueExecutor executor(context.queue());
+    Status status = state_->Run(problem, operands, executor, *node_);
+    if (status.code() != StatusCode::kNotSupported) return status;
+    has_epilogue_.store(false, std::memory_order_relaxed);  // no library here has it
+    return RunTwoKernels(context, problem, operands);
+  }
+
+  Status RunTwoKernels(const OpContext& context, Problem problem, Operands operands) const {
+    const void* const bias = operands.bias;
+    problem.epilogue = Epilogue::kNone;
+    operands.bias = nullptr;
+    QueueExecutor executor(context.queue());
     TUNABLEOP_RETURN_IF_ERROR(state_->Run(problem, operands, executor, *node_));
     device::BiasActTensors tensors;
-    tensors.x = tensors.out = out.value().data;
+    tensors.x = tensors.out = operands.c;
     tensors.x_stride = n_;
-    tensors.bias = bias.value().data;
+    tensors.bias = bias;
     return context.Launch(after_,
                           device::PrepareBiasAct(tensors, problem.m, n_, 1.0, SizeOf(type_)));
   }
 
- private:
   std::shared_ptr<SessionState> state_;
   std::shared_ptr<GpuSession> gpu_;
   std::shared_ptr<GemmNode> node_;

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from . import text
-from .document import Denied, Document, Entry, Machine, NodeTimes, Section
+from .document import Denied, Document, Entry, FormChoice, Machine, NodeTimes, Section
 
 _TIMES = (
     ("", "milliseconds"),
@@ -54,13 +54,14 @@ class MachineDifference:
     denied_before: list[Denied] = field(default_factory=list)
     denied_after: list[Denied] = field(default_factory=list)
     nodes: list[tuple[NodeTimes | None, NodeTimes | None]] = field(default_factory=list)
+    forms: list[tuple[FormChoice | None, FormChoice | None]] = field(default_factory=list)
     same: int = 0  #: entries
 
     @property
     def differs(self) -> bool:
         """Something does."""
         lists = (self.only_before, self.only_after, self.changed)
-        return any(lists) or any((self.denied_before, self.denied_after, self.nodes))
+        return any(lists) or any((self.denied_before, self.denied_after, self.nodes, self.forms))
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ def _compare(before: Section, after: Section, ratio: float) -> MachineDifference
         denied_before=[one for one in before.denied if _kernel(one) not in denied],
         denied_after=[one for one in after.denied if _kernel(one) not in was_denied],
         nodes=_nodes(before.nodes, after.nodes),
+        forms=_forms(before.forms, after.forms),
         same=len(pairs) - len(changed),
     )
 
@@ -131,6 +133,16 @@ def _nodes(
     ours, theirs = keyed(before), keyed(after)
     pairs = [(ours.get(key), theirs.get(key)) for key in ours | theirs]
     return [(a, b) for a, b in pairs if a is None or b is None or a.stock != b.stock]
+
+
+def _forms(
+    before: Sequence[FormChoice], after: Sequence[FormChoice]
+) -> list[tuple[FormChoice | None, FormChoice | None]]:
+    """Those that one file has only, or in which another form was chosen."""
+    ours = {(form.group, form.shape): form for form in before}
+    theirs = {(form.group, form.shape): form for form in after}
+    pairs = [(ours.get(key), theirs.get(key)) for key in ours | theirs]
+    return [(a, b) for a, b in pairs if a is None or b is None or a.form != b.form]
 
 
 def _pair(before: Entry, after: Entry, ratio: float) -> Pair:
@@ -182,6 +194,12 @@ def _machine(difference: MachineDifference) -> list[str]:
         mark = "<" if after is None else (">" if before is None else "~")
         runs = "the stock provider" if (after or node).stock else "this provider"
         lines.append(text.printable(f"{mark} node {node.op} {node.name} runs on {runs}"))
+    for was, now in difference.forms:
+        form = now or was
+        assert form is not None
+        mark = "<" if now is None else (">" if was is None else "~")
+        change = f"{was.form} -> {now.form}" if was is not None and now is not None else form.form
+        lines.append(text.printable(f"{mark} form {form.group} ({form.shape}): {change}"))
     return lines
 
 

@@ -143,6 +143,28 @@ class NodeTimes:
 
 
 @dataclass(frozen=True)
+class FormChoice:
+    """In which of several ways a group of nodes is run, for one shape; field names as in the file."""
+
+    group: str
+    shape: str
+    form: str
+    usual_form: str
+    library_identity: str
+    form_ms: float
+    usual_ms: float
+    cold: bool
+    measured_at: int
+
+    @property
+    def gain(self) -> float | None:
+        """Usual form's time over this one's; None: one of them was not measured."""
+        if self.form_ms <= 0 or self.usual_ms <= 0:
+            return None
+        return _sane(self.usual_ms / self.form_ms)
+
+
+@dataclass(frozen=True)
 class Denied:
     """A kernel that must not run; field names as in the file."""
 
@@ -171,6 +193,7 @@ class Section:
     entries: tuple[Entry, ...]
     seen: tuple[Seen, ...]
     nodes: tuple[NodeTimes, ...]
+    forms: tuple[FormChoice, ...]
     denied: tuple[Denied, ...]
     spent: Spent | None
     lossy: bool  #: something of it was refused
@@ -225,6 +248,7 @@ def _section(machine: _core.MachineReading) -> Section:
         entries=tuple(_entry(fields, name, key, met.get(key, 0)) for fields, name, key in entries),
         seen=tuple(Seen(name, key, measured, f["uses"], f) for f, name, key, measured in seen),
         nodes=tuple(NodeTimes(**fields) for fields in content.get("nodes", [])),
+        forms=tuple(FormChoice(**fields) for fields in content.get("forms", [])),
         denied=tuple(Denied(**fields) for fields in content.get("denied", [])),
         spent=Spent(**content["spent"]) if "spent" in content else None,
         lossy=machine["lossy"],

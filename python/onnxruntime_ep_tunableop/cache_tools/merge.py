@@ -27,6 +27,7 @@ class MergedMachine:
     counted: int = 0  #: entries of which only the uses grew
     seen: int = 0  #: problems that came in
     nodes: int = 0
+    forms: int = 0
     denied: int = 0
     over: int = 0  #: denials whose time is over, which went
 
@@ -34,7 +35,7 @@ class MergedMachine:
     def changed(self) -> bool:
         """Something came in, or was replaced."""
         parts = (self.added, self.replaced, self.counted, self.seen, self.nodes, self.denied, self.over)
-        return self.is_new or any(parts)
+        return self.is_new or self.forms > 0 or any(parts)
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ def _machine(before: Section | None, after: Section, incoming: Sequence[Document
         ),
         seen=_fresh([one.key for one in before.seen] if before else (), [one.key for one in after.seen]),
         nodes=_fresh(before.nodes if before else (), after.nodes),
+        forms=_fresh(before.forms if before else (), after.forms),
         denied=_fresh(before.denied if before else (), after.denied),
         over=len(_gone(before, after)),
     )
@@ -163,6 +165,7 @@ def _said(machine: MergedMachine) -> list[str]:
         (machine.counted, "entry with more uses", "entries with more uses"),
         (machine.seen, "problem seen", "problems seen"),
         (machine.nodes, "node", "nodes"),
+        (machine.forms, "form of a group", "forms of groups"),
         (machine.denied, "denied kernel", "denied kernels"),
     )
     lines += [f"in: {text.count(number, one, several)}" for number, one, several in parts if number]

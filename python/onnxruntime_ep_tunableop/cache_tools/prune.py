@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .. import _core
 from . import text
-from .document import Denied, Entry, Machine, NodeTimes, Section, UnusableError, of_reading
+from .document import Denied, Entry, FormChoice, Machine, NodeTimes, Section, UnusableError, of_reading
 from .here import Target
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -27,7 +27,7 @@ def duration(written: str) -> float:
 class Criteria:
     """What goes: whatever one of them names. Denials go with `denied` or their whole machine only."""
 
-    older_than: float | None = None  #: seconds since it was measured: entries and nodes
+    older_than: float | None = None  #: seconds since it was measured: entries, nodes and forms
     unused: bool = False  #: entries without a known use, of their own or of their problem in `seen`
     other_machines: bool = False  #: sections that no device of this machine has
     other_libraries: bool = False  #: entries of this machine whose library is another version, or absent
@@ -48,6 +48,7 @@ class PrunedMachine:
     whole: bool = False
     entries: list[tuple[Entry, str]] = field(default_factory=list)  #: with the reason
     nodes: list[tuple[NodeTimes, str]] = field(default_factory=list)
+    forms: list[tuple[FormChoice, str]] = field(default_factory=list)
     denied: list[Denied] = field(default_factory=list)
     left: int = 0  #: entries that stay
 
@@ -63,7 +64,7 @@ class Pruned:
     @property
     def nothing(self) -> bool:
         """The file stays as it is."""
-        return not any(m.whole or m.entries or m.nodes or m.denied for m in self.machines)
+        return not any(m.whole or m.entries or m.nodes or m.forms or m.denied for m in self.machines)
 
 
 def prune(
@@ -91,7 +92,8 @@ def prune(
             _removal(number, section, choice)
             for number, (section, choice) in enumerate(zip(document.sections, chosen, strict=True))
         ]
-        return [one for one in removals if one["whole"] or one["entries"] or one["nodes"] or one["denied"]]
+        parts = ("whole", "entries", "nodes", "forms", "denied")
+        return [one for one in removals if any(one[part] for part in parts)]  # type: ignore[literal-required]
 
     if dry_run:
         choose(_core.read_results(path))
@@ -109,13 +111,14 @@ class _Choice:
     whole: bool
     entries: Mapping[int, str]
     nodes: Mapping[int, str]
+    forms: Mapping[int, str]
     denied: bool
 
 
 def _choose(section: Section, criteria: Criteria, here: Sequence[Target], now: float) -> _Choice:
     libraries = {target.machine: target.libraries for target in here}.get(section.machine)
     if criteria.other_machines and libraries is None:
-        return _Choice(True, {}, {}, False)
+        return _Choice(True, {}, {}, {}, False)
     entries: dict[int, str] = {}
     for at, entry in enumerate(section.entries):
         if reason := _reason(entry, criteria, libraries, now):
@@ -124,12 +127,22 @@ def _choose(section: Section, criteria: Criteria, here: Sequence[Target], now: f
         stay = [at for at in range(len(section.entries)) if at not in entries]
         stay.sort(key=lambda at: (-section.entries[at].uses, -section.entries[at].measured_at, at))
         entries |= dict.fromkeys(stay[criteria.keep :], f"not among the {criteria.keep} most used")
-    nodes: dict[int, str] = {}
-    if criteria.older_than is not None:
-        for at, node in enumerate(section.nodes):
-            if now - node.measured_at > criteria.older_than:
-                nodes[at] = f"measured {text.age(now - node.measured_at)} ago"
-    return _Choice(False, entries, nodes, criteria.denied)
+    nodes = _old([node.measured_at for node in section.nodes], criteria, now)
+    forms = _old([form.measured_at for form in section.forms], criteria, now)
+    if criteria.other_libraries and libraries is not None:
+        for at, form in enumerate(section.forms):
+            # Of all libraries, each with its name: "0.1.0 cublaslt 130100".
+            own = form.library_identity + " "
+            if any(f" {name} " in own and f" {name} {it} " not in own for name, it in libraries.items()):
+                forms[at] = f"of {form.library_identity}, and others are loaded"
+    return _Choice(False, entries, nodes, forms, criteria.denied)
+
+
+def _old(moments: Sequence[int], criteria: Criteria, now: float) -> dict[int, str]:
+    if criteria.older_than is None:
+        return {}
+    ages = [now - moment for moment in moments]
+    return {at: f"measured {text.age(age)} ago" for at, age in enumerate(ages) if age > criteria.older_than}
 
 
 def _reason(entry: Entry, criteria: Criteria, libraries: Mapping[str, str] | None, now: float) -> str:
@@ -153,6 +166,7 @@ def _describe(section: Section, choice: _Choice) -> PrunedMachine:
         whole=choice.whole,
         entries=[(section.entries[at], why) for at, why in sorted(choice.entries.items())],
         nodes=[(section.nodes[at], why) for at, why in sorted(choice.nodes.items())],
+        forms=[(section.forms[at], why) for at, why in sorted(choice.forms.items())],
         denied=list(section.denied) if choice.denied else [],
         left=0 if choice.whole else len(section.entries) - len(choice.entries),
     )
@@ -165,6 +179,7 @@ def _removal(number: int, section: Section, choice: _Choice) -> _core.Removal:
         "entries": sorted(choice.entries),
         "seen": [],
         "nodes": sorted(choice.nodes),
+        "forms": sorted(choice.forms),
         "denied": list(range(len(section.denied))) if choice.denied else [],
     }
 
@@ -179,6 +194,7 @@ def report(pruned: Pruned, path: Path, dry_run: bool) -> str:
             continue
         gone = [f"({entry.name}): {entry.kernel}, {why}" for entry, why in machine.entries]
         gone += [f"node {node.op} {node.name}: {why}" for node, why in machine.nodes]
+        gone += [f"form {form.group} ({form.shape}): {form.form}, {why}" for form, why in machine.forms]
         gone += [f"denied {one.library}:{one.kernel}: {one.reason}" for one in machine.denied]
         if gone:
             left = text.count(machine.left, "entry stays", "entries stay")
@@ -191,12 +207,14 @@ def report(pruned: Pruned, path: Path, dry_run: bool) -> str:
     entries = sum(len(machine.entries) for machine in pruned.machines)
     machines = sum(machine.whole for machine in pruned.machines)
     others = sum(len(machine.nodes) + len(machine.denied) for machine in pruned.machines)
+    forms = sum(len(machine.forms) for machine in pruned.machines)
     if pruned.nothing:
         lines.append(f"{path}: nothing to take out")
     else:
         parts = [text.count(entries, "entry", "entries")]
         parts += [text.count(machines, "machine")] if machines else []
         parts += [text.count(others, "node or denial", "nodes and denials")] if others else []
+        parts += [text.count(forms, "form of a group", "forms of groups")] if forms else []
         said = "would go" if dry_run else "gone"
         lines.append(f"{path}: {', '.join(parts)} {said}")
     return "\n".join(lines)

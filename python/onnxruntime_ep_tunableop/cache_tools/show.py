@@ -99,6 +99,7 @@ def _section(number: int, section: Section, now: float, everything: bool) -> lis
         lines += _indented(text.table(("problem", "uses"), rows, _LEFT))
         lines += _more(len(waiting), most)
     lines += _nodes(section, now, most)
+    lines += _forms(section, now, most)
     lines += _denied(section, now, most)
     if section.spent is not None:
         day = text.day(section.spent.day)
@@ -154,6 +155,29 @@ def _nodes(section: Section, now: float, most: int | None) -> list[str]:
     return lines + _more(len(nodes), most)
 
 
+def _forms(section: Section, now: float, most: int | None) -> list[str]:
+    if not section.forms:
+        return []
+    forms = sorted(section.forms, key=lambda form: (-(form.gain or 0.0), form.group, form.shape))
+    header = ("group", "shape", "form", "ms", "usual form", "its ms", "gain", "age")
+    rows = [
+        (
+            text.printable(form.group),
+            text.printable(form.shape),
+            text.printable(form.form),
+            text.milliseconds(form.form_ms),
+            text.printable(form.usual_form),
+            text.milliseconds(form.usual_ms),
+            f"{form.gain:.2f}x" if form.gain is not None else "-",
+            text.age(now - form.measured_at),
+        )
+        for form in forms[:most]
+    ]
+    lines = [f"forms of groups: {text.count(len(forms), 'shape')}"]
+    lines += _indented(text.table(header, rows, {"group", "shape", "form", "usual form"}))
+    return lines + _more(len(forms), most)
+
+
 def _denied(section: Section, now: float, most: int | None) -> list[str]:
     if not section.denied:
         return []
@@ -207,6 +231,7 @@ def as_json(document: Document, now: float) -> dict[str, Any]:
                     {"problem": seen.name, **seen.fields, "measured": seen.measured} for seen in section.seen
                 ],
                 "nodes": [vars(node) for node in section.nodes],
+                "forms": [vars(form) for form in section.forms],
                 "denied": [vars(denied) for denied in section.denied],
                 "spent": None if section.spent is None else vars(section.spent),
             }

@@ -64,7 +64,7 @@ def _machines(path: Path) -> list[dict[str, Any]]:
     return [
         {
             "fingerprint": section["fingerprint"],
-            **{part: len(section.get(part, ())) for part in ("entries", "seen", "nodes", "denied")},
+            **{part: len(section.get(part, ())) for part in ("entries", "seen", "nodes", "forms", "denied")},
         }
         for section in sections
         if isinstance(section, dict) and isinstance(section.get("fingerprint"), dict)

@@ -16,7 +16,7 @@ from .protocol import ProtocolError
 logger = logging.getLogger("tunableop")
 
 _Mark = tuple[int, int, int]
-_PARTS = ("entries", "nodes", "denied")
+_PARTS = ("entries", "nodes", "forms", "denied")
 
 
 class Exchange:

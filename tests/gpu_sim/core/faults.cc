@@ -24,6 +24,8 @@ constexpr std::string_view kKinds[] = {
     "hang",              // [:algo] a kernel that ends when released
     "hang_sum",          // [:algo] likewise, between writing to the workspace and reading from it
     "slow",              // [:algo][:factor, 10] simulated time only
+    "slow_bias",         // [:factor, 10] simulated time of products with a row of biases
+    "slow_loaded",       // [:factor, 10] simulated time of loaded code
     "noisy",             // [:percent, 5] simulated times vary by that much
     "slow_launch",       // a call that uses a workspace takes 0.1 ms of real time
     "real_slow",         // :ms every kernel also takes that long in real time

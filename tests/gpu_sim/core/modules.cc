@@ -95,7 +95,9 @@ double RunKernel(Card& card, const Function& function, std::vector<char> args, B
     if (fence.block.Gaps() != fence.before) return Illegal(card);
   }
   for (const Fence& fence : fences) card.cache.Touch(fence.block.address, fence.block.bytes);
-  return kMs * Noise();
+  const double factor =
+      FaultOn("slow_loaded") ? static_cast<double>(FaultArgument("slow_loaded", 0, 10)) : 1;
+  return kMs * factor * Noise();
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ PYBIND11_MODULE(tunableop_native_tests, module) {
   BindKernels(module);
   BindTuner(module);
   BindDeviceTuner(module);
+  BindForms(module);
   BindCache(module);
   BindSensors(module);
   BindCard(module);

@@ -21,6 +21,7 @@ void BindGate(pybind11::module_& module);         // runs in flight, and pacing
 void BindGpu(pybind11::module_& module);          // the vendors' libraries, cards
 void BindLt(pybind11::module_& module);           // GEMM libraries of cards
 void BindDeviceTuner(pybind11::module_& module);  // TuneOnDevice, with a fake card
+void BindForms(pybind11::module_& module);        // RaceForms, with a fake card
 void BindRtc(pybind11::module_& module);          // kernels compiled at run time
 void BindCard(pybind11::module_& module);         // one problem on a card
 #ifdef TUNABLEOP_SANITIZED
