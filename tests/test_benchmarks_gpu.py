@@ -18,7 +18,7 @@ import onnxruntime_ep_tunableop as tunableop
 import pytest
 from support.built import FOLDER
 
-from benchmarks.gpu import accuracy, cases, end_to_end, run
+from benchmarks.gpu import accuracy, cases, create, end_to_end, run
 from benchmarks.gpu import card as cards
 from benchmarks.gpu.card import Card
 from benchmarks.gpu.report import Clock, Report
@@ -86,6 +86,14 @@ def test_every_part_on_simulated_libraries(backend: str, tmp_path: Path) -> None
     if backend == "hip":
         return
     assert parts["selftest"]["results"][0]["passed"]
+    for result in parts["create"]["results"]:
+        assert {n: len(s) for n, s in result["steps"].items()} == {
+            "ours": 2,
+            "ours, graph": 2,
+            "ours, cold": 1,
+        }
+        assert all(min(figures) > 0 for samples in result["steps"].values() for figures in samples)
+    assert len(parts["create"]["results"]) == 2  # sizes that are fixed, and free ones
     alone = {r["contender"]: r for r in parts["alone"]["results"]}
     assert alone["ours alone, claim=gemm"]["our_nodes"] > alone["ours alone, claim=weights"]["our_nodes"] > 0
     assert alone["ours alone, claim=gemm"]["to_card"] > 0
@@ -321,3 +329,15 @@ def test_a_part_that_fails_does_not_end_the_others(
     printed = capsys.readouterr().out
     assert "the part failed: broken" in printed
     assert "## overhead" in printed
+
+
+def test_times_of_processes_are_compared_step_by_step() -> None:
+    timed = create.Timed()
+    for i in range(5):
+        timed.add(create.STOCK, [1.0, 400.0 + i, 200.0, 2.0])
+        timed.add(create.OURS, [2.0, 300.0 + i, 30.0, 1.0])
+    assert timed.of(create.OURS, "create", "first") == [330.0 + i for i in range(5)]
+    ratio = timed.ratio(create.OURS, "create")
+    assert ratio.value == pytest.approx(302 / 402)
+    assert ratio.low <= ratio.value <= ratio.high < 1
+    assert timed.order == [create.STOCK, create.OURS] * 5

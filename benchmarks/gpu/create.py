@@ -1,6 +1,6 @@
 """What a session takes to be made on a card, and its first run: fresh processes, in turns.
 
-    python -m benchmarks.gpu.run --only create [--model bert] [--mode fp16] [--samples 7]
+    python -m benchmarks.gpu.run --only create [--model bert] [--mode fp16] [--sizes dynamic] [--samples 7]
 
 Each sample is a process of its own, and the card's first use in it. Columns: milliseconds to import the
 packages, to make the session (our library is loaded within it), of the first run and of the second, from and
@@ -26,10 +26,9 @@ import numpy as np
 from benchmarks import common
 from benchmarks.gpu import card as cards
 from benchmarks.gpu.card import Card
+from benchmarks.gpu.cases import KINDS, Case, Models, cases
 from benchmarks.gpu.report import Clock, Report
 from benchmarks.measure import Interval, bootstrap_ratio
-from models import bert, minilm
-from models.graph import external_path, save
 
 STEPS = ("import", "create", "first", "second")
 STOCK, OURS, GRAPH, COLD = "stock", "ours", "ours, graph", "ours, cold"
@@ -117,43 +116,48 @@ def _row(timed: Timed, name: str) -> list[object]:
     return [name, *medians, timed.ratio(name, "create"), timed.ratio(name, "create", "first")]
 
 
-def measure(card: Card, model: Path, mode: str, args: Any, clock: Clock, report: Report) -> Timed:
+def measure(card: Card, case: Case, models: Models, args: Any, clock: Clock, report: Report) -> Timed:
     """All processes of one model."""
     timed = Timed()
+    model = models.path(case)
+    turns = 2 if args.quick else args.samples
     with tempfile.TemporaryDirectory(prefix="gpu-create-") as made:
-        feed = Path(made) / "feed.npz"
-        np.savez(feed, **dict[str, Any](minilm.random_feed(1, 128)))
+        feed, kept = Path(made) / "feed.npz", Path(made) / "kernels"
+        np.savez(feed, **dict[str, Any](models.feed(case)))
         names = [*([STOCK] if card.stock else []), *([] if card.ours else [OURS, GRAPH])]
         for name in names:  # reads the files, keeps the kernels
-            sample(card, name, model, mode, feed, Path(made) / "kernels")
-        chance = random.Random(args.samples)
-        for turn in range(args.samples):
+            sample(card, name, model, case.mode, feed, kept)
+        chance = random.Random(turns)
+        for turn in range(turns):
             if clock.left() < 0:
-                report.left_out.append(f"turns {turn + 1} to {args.samples}: no time left")
+                report.left_out.append(f"{case}: turns {turn + 1} to {turns}: no time left")
                 break
             for name in chance.sample(names, len(names)):
-                timed.add(name, sample(card, name, model, mode, feed, Path(made) / "kernels"))
+                timed.add(name, sample(card, name, model, case.mode, feed, kept))
         if not card.ours and clock.left() > 0:
-            timed.add(COLD, sample(card, COLD, model, mode, feed, Path(made) / "kernels"))
+            timed.add(COLD, sample(card, COLD, model, case.mode, feed, kept))
     return timed
 
 
 def run(card: Card, args: Any, clock: Clock) -> Report:
-    """The part: BERT-base at 1x128, sizes free."""
+    """The part: each model at its smallest batch."""
     report = Report("create")
-    for name, why in (("ONNX Runtime's own provider", not card.stock), ("our provider", card.ours)):
-        if why:
-            report.left_out.append(f"{name}: {why if isinstance(why, str) else 'this build has none'}")
+    if not card.stock:
+        report.left_out.append("ONNX Runtime's own provider: this build has none for the card")
+    if card.ours:
+        report.left_out.append(f"our provider: {card.ours}")
     with tempfile.TemporaryDirectory(prefix="gpu-create-model-") as made:
         folder = args.models or Path(made)
         folder.mkdir(parents=True, exist_ok=True)
-        for mode in args.mode:
-            dtype = cards.dtype_of(mode)
-            model = folder / f"bert-{np.dtype(dtype).name}-any.onnx"
-            if not model.exists():
-                save(bert.build(dtype=dtype, external=external_path(model)), model)
-            timed = measure(card, model, mode, args, clock, report)
-            report.say(f"\n#### bert {mode} 1x128\n")
+        models = Models(folder)
+        for case in cases(args):
+            if case.batch != min(args.batch or KINDS[case.model].batches):
+                continue
+            if clock.left() < 0:
+                report.left_out.append(f"{case}: no time left")
+                continue
+            timed = measure(card, case, models, args, clock, report)
+            report.say(f"\n#### {case}\n")
             report.say(common.table(HEADER, (_row(timed, name) for name in timed.steps)))
-            report.results.append({"model": "bert", "mode": mode, **vars(timed)})
+            report.results.append({"case": str(case), **vars(timed)})
     return report

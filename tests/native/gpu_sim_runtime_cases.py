@@ -81,6 +81,17 @@ def copies(gpu: Runtime) -> None:
     filled = gpu.download(two, 1000, np.int32)
     assert np.all(filled[:-1] == 0x07070707)
     assert filled[-1] == 999
+    wide = gpu.upload(np.arange(12, dtype=np.int32))  # three rows of four
+    rows = c_size_t(16), two, c_size_t(8), c_size_t(8), c_size_t(3)  # two numbers of each, from the left
+    gpu.call("Memcpy2DAsync", wide, *rows, ON_DEVICE, None)
+    left = gpu.download(two, 6, np.int32).reshape(3, 2)
+    expected = np.arange(12, dtype=np.int32).reshape(3, 4)
+    expected[:, :2] = left
+    np.testing.assert_array_equal(gpu.download(wide, 12, np.int32).reshape(3, 4), expected)
+    too_near = c_size_t(4), two, c_size_t(8), c_size_t(8), c_size_t(3)
+    assert gpu.status("Memcpy2DAsync", wide, *too_near, ON_DEVICE, None) == INVALID_VALUE
+    outside = c_size_t(16), two, c_size_t(8), c_size_t(8), c_size_t(4)
+    assert gpu.status("Memcpy2DAsync", wide, *outside, ON_DEVICE, None) == INVALID_VALUE
     size = c_size_t(data.nbytes)
     host = c_void_p(data.ctypes.data)
     assert gpu.status("Memcpy", two, host, size, TO_HOST) == INVALID_VALUE, "the wrong direction"

@@ -9,6 +9,7 @@ PYBIND11_MODULE(tunableop_native_tests, module) {
   BindGemm(module);
   BindKernels(module);
   BindTuner(module);
+  BindWarmUp(module);
   BindDeviceTuner(module);
   BindForms(module);
   BindCache(module);

@@ -14,6 +14,7 @@ namespace tunableop::bindings {
 void BindGemm(pybind11::module_& module);         // Problem, Candidate
 void BindKernels(pybind11::module_& module);      // candidates, running one kernel on numpy arrays
 void BindTuner(pybind11::module_& module);        // Tune, with real and with simulated libraries
+void BindWarmUp(pybind11::module_& module);       // what a card needs some time for
 void BindCache(pybind11::module_& module);        // documents, files, SessionCache
 void BindSensors(pybind11::module_& module);      // sensors, counters, staleness, rates
 void BindJournal(pybind11::module_& module);      // the crash journal
