@@ -52,20 +52,29 @@ TUNABLEOP_DEVICE void WritePack(T* to, Int64 at, const Math (&values)[kPack]) {
   StorePack(to + at, pack);
 }
 
+// What some columns are scaled by and added to, where there is such.
+template <int kPack>
+struct Scales {
+  Pack<T, kPack> gamma;
+  Pack<T, kPack> beta;
+
+  TUNABLEOP_METHOD void Load(const LayerNormArgs& args, Int64 at) {
+    if (args.gamma != nullptr) gamma = LoadPack<T, kPack>(static_cast<const T*>(args.gamma) + at);
+    if (args.beta != nullptr) beta = LoadPack<T, kPack>(static_cast<const T*>(args.beta) + at);
+  }
+};
+
 template <int kPack>
 TUNABLEOP_DEVICE void WriteResult(const LayerNormArgs& args, const Row& row, Int64 at, Math mean,
-                                  Math inverse, const Math (&z)[kPack]) {
-  Math gamma[kPack];
+                                  Math inverse, const Math (&z)[kPack],
+                                  const Scales<kPack>& scales) {
   Math result[kPack];
   TUNABLEOP_UNROLL
   for (int e = 0; e < kPack; ++e) {
-    gamma[e] = args.gamma == nullptr ? static_cast<Math>(1) : static_cast<Math>(0);
-    result[e] = 0;
+    result[e] = (z[e] - mean) * inverse;
+    if (args.gamma != nullptr) result[e] *= Number<T>::Read(scales.gamma.at[e]);
+    if (args.beta != nullptr) result[e] += Number<T>::Read(scales.beta.at[e]);
   }
-  if (args.gamma != nullptr) AddPack<kPack>(static_cast<const T*>(args.gamma), at, gamma);
-  if (args.beta != nullptr) AddPack<kPack>(static_cast<const T*>(args.beta), at, result);
-  TUNABLEOP_UNROLL
-  for (int e = 0; e < kPack; ++e) result[e] += (z[e] - mean) * inverse * gamma[e];
   WritePack<kPack>(row.out, at, result);
 }
 
@@ -139,6 +148,9 @@ TUNABLEOP_DEVICE void RunKept(const LayerNormArgs& args, const Team& team, const
   const UInt32 packs = static_cast<UInt32>(args.columns) / kPack;
   Math z[kSteps][kPack];
   ReadKept<kPack>(row, args.bias, team, packs, z);
+  // The first come while the row is summed up; all of them would take too many registers.
+  Scales<kPack> scales;
+  if (team.lane < packs) scales.Load(args, static_cast<Int64>(team.lane) * kPack);
   Math sum = 0;
   TUNABLEOP_UNROLL
   for (int s = 0; s < kSteps; ++s) {
@@ -162,7 +174,9 @@ TUNABLEOP_DEVICE void RunKept(const LayerNormArgs& args, const Team& team, const
   for (int s = 0; s < kSteps; ++s) {
     const UInt32 p = static_cast<UInt32>(s) * team.lanes + team.lane;
     if (p >= packs) break;
-    WriteResult<kPack>(args, row, static_cast<Int64>(p) * kPack, mean, inverse, z[s]);
+    const Int64 at = static_cast<Int64>(p) * kPack;
+    if (s > 0) scales.Load(args, at);
+    WriteResult<kPack>(args, row, at, mean, inverse, z[s], scales);
   }
   WriteStatistics<kMean>(args, team, number, mean, inverse);
 }
@@ -192,7 +206,9 @@ TUNABLEOP_DEVICE void RunLong(const LayerNormArgs& args, const Team& team, const
   const Math inverse = InverseOf(args, Combine<Sum>(team, squares));
   for (Int64 at = first; at < args.columns; at += step) {
     ReadPack<kPack>(args, row, at, z);
-    WriteResult<kPack>(args, row, at, mean, inverse, z);
+    Scales<kPack> scales;
+    scales.Load(args, at);
+    WriteResult<kPack>(args, row, at, mean, inverse, z, scales);
   }
   WriteStatistics<kMean>(args, team, number, mean, inverse);
 }
