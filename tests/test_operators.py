@@ -252,10 +252,10 @@ def test_what_a_kernel_does_not_do_is_refused_in_words() -> None:
     contrib = {"domain": "com.microsoft"}
     heads = {"num_heads": 2, "kv_num_heads": 2} | contrib
     cache = random((4, 2), 1)
-    x, flat, images = random((2, 3, 8), 1), random((2, 3), 2), random((1, 2, 3, 3, 3), 3)
+    x, flat, images = random((2, 3, 8), 1), random((2, 3), 2), random((1, 2, 3, 3, 3, 3), 3)
     lengths, total = np.array([2, 2], np.int32), np.array(3, np.int32)
     cases: list[tuple[str, list[Any], dict[str, Any], str]] = [
-        ("Conv", [images, images], {}, "3 dimensions, and its kernel has one or two"),
+        ("Conv", [images, images], {}, "4 dimensions, and its kernel has one to three"),
         (
             "ScatterND",
             [flat, ints(1).reshape(1, 1), flat[:1]],

@@ -14,30 +14,11 @@ import numpy.typing as npt
 import pytest
 from onnx import numpy_helper
 from support.cards import BOTH, on_card
-from support.operators import CONTRIB, Case, Shapes, check
+from support.operators import CONTRIB, Case, Shapes, check, ints, some
 
 Array = npt.NDArray[Any]
 F32, F16, F64, I32, I64 = np.float32, np.float16, np.float64, np.int32, np.int64
 FLOATS = (F32, F16, "bf16")
-
-
-def some(
-    shape: tuple[int, ...], dtype: Any = F32, seed: int = 0, low: float = -2.0, high: float = 2.0
-) -> Array:
-    """Random elements of a type; integers and bools, too. "bf16": fp32, which a case casts."""
-    rng = np.random.default_rng([seed, *shape])
-    if dtype == np.bool_:
-        return np.asarray(rng.random(shape) < 0.5)
-    if dtype not in ("bf16",) and np.dtype(dtype).kind in "iu":
-        return rng.integers(
-            int(min(low, 0)) * 4 if np.dtype(dtype).kind == "i" else 0, int(high) * 5, shape
-        ).astype(dtype)
-    values = rng.uniform(low, high, shape)
-    return np.asarray(values, F32 if dtype == "bf16" else dtype)
-
-
-def ints(*values: int) -> Array:
-    return np.array(values, I64)
 
 
 def case(op: str, inputs: list[Array | None], *, dtype: Any = None, **more: Any) -> Case:

@@ -6,6 +6,13 @@ namespace tunableop::device::TUNABLEOP_MODULE {
 
 using T = types::TUNABLEOP_T0;
 
+// What is left of a number after its last digit, which becomes `digit`.
+TUNABLEOP_DEVICE UInt32 TakeDigit(UInt32 number, const Divisor& by, Int32& digit) {
+  const UInt32 rest = Quotient(number, by);
+  digit = static_cast<Int32>(number - rest * by.divisor);
+  return rest;
+}
+
 // A thread for each element of the matrix: neighbours write side by side, and read so where the
 // stride is 1.
 TUNABLEOP_KERNEL(im2col, Im2ColArgs) {
@@ -14,20 +21,21 @@ TUNABLEOP_KERNEL(im2col, Im2ColArgs) {
     const T* const x = static_cast<const T*>(args.x) + image * args.image;
     T* const out = static_cast<T*>(args.out) + image * args.matrix;
     for (UInt32 i = GlobalThread(); i < count; i += GlobalThreads()) {
-      const UInt32 line = Quotient(i, args.by_out_width);
-      const UInt32 along = i - line * args.by_out_width.divisor;
-      const UInt32 row = Quotient(line, args.by_out_height);
-      const UInt32 down = line - row * args.by_out_height.divisor;
-      const UInt32 above = Quotient(row, args.by_filter_width);
-      const UInt32 column = row - above * args.by_filter_width.divisor;
-      const UInt32 channel = Quotient(above, args.by_filter_height);
-      const UInt32 filter_row = above - channel * args.by_filter_height.divisor;
-      const Int32 at_y = static_cast<Int32>(down) * args.stride[0] - args.pad[0] +
-                         static_cast<Int32>(filter_row) * args.dilation[0];
-      const Int32 at_x = static_cast<Int32>(along) * args.stride[1] - args.pad[1] +
-                         static_cast<Int32>(column) * args.dilation[1];
-      const bool inside = at_y >= 0 && at_y < args.height && at_x >= 0 && at_x < args.width;
-      const Int64 from = (static_cast<Int64>(channel) * args.height + at_y) * args.width + at_x;
+      Int32 place[3];
+      Int32 within[3];  // the filter
+      UInt32 left = i;
+      TUNABLEOP_UNROLL
+      for (int d = 2; d >= 0; --d) left = TakeDigit(left, args.by_out[d], place[d]);
+      TUNABLEOP_UNROLL
+      for (int d = 2; d >= 0; --d) left = TakeDigit(left, args.by_filter[d], within[d]);
+      Int64 from = left;  // the channel
+      bool inside = true;
+      TUNABLEOP_UNROLL
+      for (int d = 0; d < 3; ++d) {
+        const Int32 at = place[d] * args.stride[d] - args.pad[d] + within[d] * args.dilation[d];
+        inside = inside && at >= 0 && at < args.size[d];
+        from = from * args.size[d] + at;
+      }
       out[i] = inside ? x[from] : static_cast<T>(0);
     }
   }

@@ -23,26 +23,23 @@ std::optional<Prepared<Im2ColArgs>> PrepareIm2Col(const void* x, const ConvShape
   args.x = x;
   args.out = out;
   args.images = shape.images;
-  args.image = shape.channels * shape.size[0] * shape.size[1];
+  args.image = shape.channels * ElementsOf(shape.size);
   args.matrix = shape.rows() * shape.band_places();
   if (args.image > kNarrow || args.matrix > kNarrow) return std::nullopt;
-  args.height = static_cast<Int32>(shape.size[0]);
-  args.width = static_cast<Int32>(shape.size[1]);
-  for (size_t d = 0; d < 2; ++d) {
+  for (size_t d = 0; d < shape.size.size(); ++d) {
     // The farthest place that is looked at must be one of 32 bits.
     const int64_t reach = shape.size[d] + shape.before[d] + shape.after[d];
     if (reach > kNarrow || shape.stride[d] > kNarrow || shape.dilation[d] > kNarrow) {
       return std::nullopt;
     }
+    args.size[d] = static_cast<Int32>(shape.size[d]);
     args.stride[d] = static_cast<Int32>(shape.stride[d]);
     args.dilation[d] = static_cast<Int32>(shape.dilation[d]);
     args.pad[d] = static_cast<Int32>(shape.before[d]);
+    args.by_out[d] = MakeDivisor(d == 0 && shape.band > 0 ? shape.band : shape.OutSize(d));
+    args.by_filter[d] = MakeDivisor(shape.filter[d]);
   }
   args.pad[0] -= static_cast<Int32>(shape.first * shape.stride[0]);
-  args.by_out_width = MakeDivisor(shape.OutSize(1));
-  args.by_out_height = MakeDivisor(shape.band > 0 ? shape.band : shape.OutSize(0));
-  args.by_filter_width = MakeDivisor(shape.filter[1]);
-  args.by_filter_height = MakeDivisor(shape.filter[0]);
   prepared.grid = GridFor(args.matrix, shape.images);
   return prepared;
 }

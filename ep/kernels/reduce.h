@@ -93,6 +93,8 @@ constexpr bool kHasInfinity = false;
 TUNABLEOP_DEVICE Math Least() {
   if constexpr (kHasInfinity) {
     return static_cast<Math>(-Infinity());
+  } else if constexpr (sizeof(T) == 1) {  // u8 and b, which are calculated with as int
+    return 0;
   } else {
     return sizeof(Math) == 8 ? static_cast<Math>(-0x7FFFFFFFFFFFFFFFLL - 1)
                              : static_cast<Math>(-0x7FFFFFFF - 1);
@@ -101,6 +103,8 @@ TUNABLEOP_DEVICE Math Least() {
 TUNABLEOP_DEVICE Math Most() {
   if constexpr (kHasInfinity) {
     return static_cast<Math>(Infinity());
+  } else if constexpr (sizeof(T) == 1) {
+    return 0xFF;
   } else {
     return sizeof(Math) == 8 ? static_cast<Math>(0x7FFFFFFFFFFFFFFFLL)
                              : static_cast<Math>(0x7FFFFFFF);

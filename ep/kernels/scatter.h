@@ -1,6 +1,6 @@
 // Writing where indices say. T0: w1, w2, w4 or w8; T1: the indices, i32 or i64. Entries:
-// scatter_elements, scatter_nd. An index that is outside writes nothing; of several that are alike
-// one wins.
+// scatter_elements, scatter_nd, scatter_one_hot. An index that is outside writes nothing; of
+// several that are alike one wins.
 #include "kernels/access.h"
 #include "kernels/scatter_args.h"
 
@@ -47,6 +47,17 @@ TUNABLEOP_KERNEL(scatter_nd, ScatterNdArgs) {
       offset += at * args.strides[p];
     }
     if (inside) static_cast<T*>(args.out)[offset] = updates[i];
+  }
+}
+
+TUNABLEOP_KERNEL(scatter_one_hot, OneHotArgs) {
+  const Place* const indices = static_cast<const Place*>(args.indices);
+  const T* const values = static_cast<const T*>(args.values);
+  for (Int64 i = GlobalThread(); i < args.count; i += GlobalThreads()) {
+    const Int64 row = i / args.inner;
+    const Int64 outer = row / args.depth;
+    const Int64 at = PlaceOf(indices[outer * args.inner + (i - row * args.inner)], args.depth);
+    static_cast<T*>(args.out)[i] = values[at == row - outer * args.depth ? 1 : 0];
   }
 }
 

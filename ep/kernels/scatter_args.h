@@ -28,4 +28,14 @@ struct ScatterNdArgs {
   Int64 strides[kMaxRank];  // of the output
 };
 
+// out[o, d, c] = values[1] where indices[o, c] is d, else values[0].
+struct OneHotArgs {
+  const void* indices;
+  const void* values;
+  void* out;
+  Int64 depth;
+  Int64 inner;
+  Int64 count;  // of the output
+};
+
 }  // namespace tunableop::device

@@ -58,4 +58,12 @@ std::optional<Prepared<ScatterNdArgs>> PrepareScatterNd(const void* indices, Dim
   return prepared;
 }
 
+Prepared<OneHotArgs> PrepareOneHot(const void* indices, int64_t outer, int64_t depth, int64_t inner,
+                                   const void* values, void* out) noexcept {
+  Prepared<OneHotArgs> prepared{};
+  prepared.args = {indices, values, out, depth, inner, outer * depth * inner};
+  prepared.grid = GridFor(prepared.args.count);
+  return prepared;
+}
+
 }  // namespace tunableop::device

@@ -18,4 +18,9 @@ std::optional<Prepared<ScatterNdArgs>> PrepareScatterNd(const void* indices, Dim
                                                         const void* updates, void* out,
                                                         DimsView out_dims) noexcept;
 
+// `out` has a dimension of `depth` more than the indices, before which they have `outer` elements
+// and behind which `inner`. `values`: on the card, what is not and what is.
+Prepared<OneHotArgs> PrepareOneHot(const void* indices, int64_t outer, int64_t depth, int64_t inner,
+                                   const void* values, void* out) noexcept;
+
 }  // namespace tunableop::device

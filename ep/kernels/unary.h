@@ -96,6 +96,11 @@ TUNABLEOP_UNARY(Softplus, unary_softplus, SoftPlus(x))
 TUNABLEOP_UNARY(HardSigmoid, unary_hard_sigmoid, HardLogistic(x, ALPHA, BETA))
 TUNABLEOP_UNARY(HardSwish, unary_hard_swish, x* HardLogistic(x, ALPHA, BETA))
 TUNABLEOP_UNARY(Clip, unary_clip, Between(x, ALPHA, BETA))
+TUNABLEOP_UNARY(Mish, unary_mish, x* Tanh(SoftPlus(x)))
+TUNABLEOP_UNARY(Celu, unary_celu, x < 0 ? ALPHA * (Exp(x / ALPHA) - static_cast<Math>(1)) : x)
+TUNABLEOP_UNARY(Selu, unary_selu, BETA*(x > 0 ? x : ALPHA * (Exp(x) - static_cast<Math>(1))))
+TUNABLEOP_UNARY(Softsign, unary_softsign, x / (static_cast<Math>(1) + Magnitude(x)))
+TUNABLEOP_UNARY(ThresholdedRelu, unary_thresholded_relu, x <= ALPHA ? static_cast<Math>(0) : x)
 #undef ALPHA
 #undef BETA
 

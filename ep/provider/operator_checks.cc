@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "provider/element_type.h"
+#include "provider/kernels/einsum_equation.h"
 #include "provider/kernels/element.h"
 #include "provider/type_name.h"
 
@@ -37,11 +38,63 @@ std::optional<std::string> RotaryOfOthers(const NodeView& node) {
 }
 
 std::optional<std::string> ConvOfOthers(const NodeView& node) {
-  const size_t rank = std::max(node.inputs()[0].dims.size(), node.inputs()[1].dims.size());
+  size_t rank = std::max(node.inputs()[0].dims.size(), node.inputs()[1].dims.size());
+  if (const auto window = node.Ints("kernel_shape")) rank = window->size() + 2;
   if (rank == 0) return "the number of its dimensions is not known";
-  if (rank == 3 || rank == 4) return std::nullopt;
+  if (rank >= 3 && rank <= 5) return std::nullopt;
   return std::to_string(rank - std::min<size_t>(rank, 2)) +
-         " dimensions, and its kernel has one or two";
+         " dimensions, and its kernel has one to three";
+}
+
+std::optional<std::string> PoolOfOthers(const NodeView& node) {
+  if (node.Gives(1) && node.Int("storage_order", 0) != 0) {
+    return "places counted by columns have no kernel";
+  }
+  const size_t rank = node.Ints("kernel_shape").value_or(std::vector<int64_t>()).size();
+  if (rank >= 1 && rank <= 3) return std::nullopt;
+  return std::to_string(rank) + " dimensions, and its kernel has one to three";
+}
+
+std::optional<std::string> ChannelsOfOthers(const NodeView& node) {
+  for (size_t i = 1; i < node.outputs().size(); ++i) {
+    if (node.Gives(i)) return "statistics as an output have no kernel";
+  }
+  if (node.Int("training_mode", 0) != 0) return "training has no kernel";
+  const ONNXTensorElementDataType own = node.InputType(1);
+  for (size_t i = 2; i < node.inputs().size(); ++i) {
+    if (node.InputType(i) == own) continue;
+    return "channels' numbers of several types have no kernel";
+  }
+  const bool norm = node.op() != "BatchNormalization";  // which calculates in one type
+  if (own == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT && !norm &&
+      node.InputType(0) != ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE) {
+    return std::nullopt;
+  }
+  return SecondTypeDiffers(node);
+}
+
+std::optional<std::string> NoProduct(const NodeView& node) {
+  const std::string equation = node.String("equation", "");
+  const std::optional<EinsumEquation> read = ReadEinsum(equation);
+  if (!read || read->operands.size() != node.inputs().size()) {
+    return equation + " is no product of two operands";
+  }
+  return node.inputs().size() == 2 ? SecondTypeDiffers(node) : std::nullopt;
+}
+
+std::optional<std::string> TransposedBatches(const NodeView& node) {
+  if (node.Int("transBatchA", 0) != 0 || node.Int("transBatchB", 0) != 0) {
+    return "transposed batches have no kernel";
+  }
+  return SecondTypeDiffers(node);
+}
+
+std::optional<std::string> OneHotOfOthers(const NodeView& node) {
+  const ONNXTensorElementDataType type = node.InputType(0);
+  if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32 || type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64) {
+    return std::nullopt;
+  }
+  return "indices of type " + std::string(TypeName(type)) + " have no kernel";
 }
 
 std::optional<std::string> ModOfFloats(const NodeView& node) {

@@ -27,8 +27,17 @@ std::optional<std::string> ProjectedOfOthers(const NodeView& node);  // with its
 
 // Of RotaryEmbedding, of both domains.
 std::optional<std::string> RotaryOfOthers(const NodeView& node);
-// Of Conv: other than one or two dimensions; pads below zero.
+// Of Conv and of pools: other than one to three dimensions.
 std::optional<std::string> ConvOfOthers(const NodeView& node);
+std::optional<std::string> PoolOfOthers(const NodeView& node);
+// Of operators that normalise channels: statistics of this run, types of their own.
+std::optional<std::string> ChannelsOfOthers(const NodeView& node);
+// Of Einsum: neither one product nor another order of one operand.
+std::optional<std::string> NoProduct(const NodeView& node);
+// Of FusedMatMul.
+std::optional<std::string> TransposedBatches(const NodeView& node);
+// Indices that are no int32 or int64.
+std::optional<std::string> OneHotOfOthers(const NodeView& node);
 
 // Of Mod: floating point with the divisor's sign, which no definition before opset 28 has.
 std::optional<std::string> ModOfFloats(const NodeView& node);

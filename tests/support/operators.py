@@ -50,6 +50,25 @@ class Case:
         return f"{what}{self.op}-{self.opset}({', '.join(kinds)}) {dict(self.attributes)} {self.note}".strip()
 
 
+def some(
+    shape: tuple[int, ...], dtype: Any = np.float32, seed: int = 0, low: float = -2.0, high: float = 2.0
+) -> Array:
+    """Random elements of a type; integers and bools, too. "bf16": fp32, which a case casts."""
+    rng = np.random.default_rng([seed, *shape])
+    if dtype == np.bool_:
+        return np.asarray(rng.random(shape) < 0.5)
+    if dtype not in ("bf16",) and np.dtype(dtype).kind in "iu":
+        return rng.integers(
+            int(min(low, 0)) * 4 if np.dtype(dtype).kind == "i" else 0, int(high) * 5, shape
+        ).astype(dtype)
+    values = rng.uniform(low, high, shape)
+    return np.asarray(values, np.float32 if dtype == "bf16" else dtype)
+
+
+def ints(*values: int) -> Array:
+    return np.array(values, np.int64)
+
+
 def _kind(array: Array) -> int:
     return int(helper.np_dtype_to_tensor_dtype(array.dtype))
 

@@ -1,4 +1,4 @@
-// Conv over one or two dimensions, as products: the weight times what im2col lays out. An image's
+// Conv over one to three dimensions, as products: the weight times what im2col lays out. An image's
 // result is [filters, places], which is what ONNX asks for.
 #include <algorithm>
 #include <array>
@@ -18,7 +18,7 @@
 namespace tunableop {
 namespace {
 
-// Of what is laid out at once, as far as a row of one result is not more.
+// Of what is laid out at once, as far as a layer of one result is not more.
 constexpr int64_t kMatrixBytes = int64_t{256} << 20;
 
 class Conv final : public OpKernel {
@@ -51,7 +51,9 @@ class Conv final : public OpKernel {
     device::Dims dims;
     dims.Append(shape.images);
     dims.Append(filters);
-    for (size_t d = 4 - x.dims.size(); d < 2; ++d) dims.Append(shape.OutSize(d));
+    for (size_t i = 0; i + 2 < x.dims.size(); ++i) {
+      dims.Append(shape.OutSize(PlaceOf(i, x.dims.size() - 2)));
+    }
     Result<DeviceTensor> output = context.Output(0, dims.view());
     if (!output.ok()) return output.TakeStatus();
     const DeviceTensor& y = output.value();
@@ -73,13 +75,17 @@ class Conv final : public OpKernel {
   }
 
  private:
+  // Where one of so many dimensions is among the shape's: the last is the last, the first of more
+  // than one the first.
+  static size_t PlaceOf(size_t i, size_t spatial) noexcept { return i + 1 == spatial ? 2 : i; }
+
   Status Resolve(const OpContext& context, std::span<const int64_t> x, std::span<const int64_t> w,
                  device::ConvShape& shape) const {
     const size_t spatial = x.size() - std::min<size_t>(x.size(), 2);
     const auto fits = [&](const std::vector<int64_t>& given, size_t size) {
       return given.empty() || given.size() == size;
     };
-    if (spatial < 1 || spatial > 2 || w.size() != x.size() || groups_ < 1 ||
+    if (spatial < 1 || spatial > 3 || w.size() != x.size() || groups_ < 1 ||
         x[1] != w[1] * groups_ || w[0] % groups_ != 0 || !fits(strides_, spatial) ||
         !fits(dilations_, spatial) || !fits(pads_, 2 * spatial)) {
       return context.TooManyDims({x, w});
@@ -87,7 +93,7 @@ class Conv final : public OpKernel {
     shape.images = x[0];
     shape.channels = x[1];
     for (size_t i = 0; i < spatial; ++i) {
-      const size_t d = 2 - spatial + i;  // one dimension is one row
+      const size_t d = PlaceOf(i, spatial);
       shape.size[d] = x[2 + i];
       shape.filter[d] = w[2 + i];
       if (!strides_.empty()) shape.stride[d] = strides_[i];
@@ -125,7 +131,7 @@ class Conv final : public OpKernel {
                   const std::array<DeviceTensor, 3>& inputs, void* y) const {
     const auto bytes = static_cast<int64_t>(product_.bytes());
     const bool plain = whole.is_plain();
-    const int64_t line = whole.rows() * whole.OutSize(1) * bytes;  // for a row of the result
+    const int64_t line = whole.rows() * whole.layer_places() * bytes;  // for a layer of the result
     const int64_t lines = std::max<int64_t>(kMatrixBytes / line, 1);
     const int64_t height = whole.OutSize(0);
     device::ConvShape shape = whole;
@@ -138,7 +144,7 @@ class Conv final : public OpKernel {
                         context.stream());
       if (columns.data() == nullptr) return NoMemory(gpu());
     }
-    const int64_t image = whole.channels * whole.size[0] * whole.size[1];
+    const int64_t image = whole.channels * device::ElementsOf(whole.size);
     const int64_t result = filters * whole.places();
     for (int64_t first = 0; first < whole.images; first += at_once) {
       shape.images = std::min(at_once, whole.images - first);
@@ -154,8 +160,8 @@ class Conv final : public OpKernel {
         Operands operands;
         operands.a = inputs[1].data;
         operands.b = plain ? static_cast<const void*>(x) : columns.data();
-        operands.c =
-            static_cast<std::byte*>(y) + (first * result + shape.first * whole.OutSize(1)) * bytes;
+        operands.c = static_cast<std::byte*>(y) +
+                     (first * result + shape.first * whole.layer_places()) * bytes;
         operands.beta = inputs[2].present() ? 1.0F : 0.0F;
         TUNABLEOP_RETURN_IF_ERROR(MultiplyImages(context, band, filters, operands));
       }

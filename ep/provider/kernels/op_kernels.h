@@ -14,10 +14,18 @@ OrtStatus* CreateBiasGelu(void* state, const OrtKernelInfo* info, OrtKernelImpl*
 OrtStatus* CreateBinary(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/cast.cc
 OrtStatus* CreateCast(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/channels.cc
+OrtStatus* CreateBatchNorm(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+OrtStatus* CreateGroupNorm(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/conv.cc
 OrtStatus* CreateConv(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/einsum.cc
+OrtStatus* CreateEinsum(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/embed_norm.cc
 OrtStatus* CreateEmbedNorm(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/fused_matmul.cc
+OrtStatus* CreateFusedMatMul(void* state, const OrtKernelInfo* info,
+                             OrtKernelImpl** kernel) noexcept;
 // kernels/gather.cc
 OrtStatus* CreateGather(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateGatherElements(void* state, const OrtKernelInfo* info,
@@ -37,6 +45,8 @@ OrtStatus* CreateNorm(void* state, const OrtKernelInfo* info, OrtKernelImpl** ke
 OrtStatus* CreateConcat(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateSlice(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateSplit(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/pool.cc
+OrtStatus* CreatePool(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/projected.cc
 OrtStatus* CreateProjected(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/reduce.cc
@@ -46,6 +56,7 @@ OrtStatus* CreateReduce(void* state, const OrtKernelInfo* info, OrtKernelImpl** 
 // kernels/rotary.cc
 OrtStatus* CreateRotary(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/scatter.cc
+OrtStatus* CreateOneHot(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateScatterElements(void* state, const OrtKernelInfo* info,
                                  OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateScatterNd(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
@@ -54,6 +65,7 @@ OrtStatus* CreateSoftmax(void* state, const OrtKernelInfo* info, OrtKernelImpl**
 // kernels/spread.cc
 OrtStatus* CreateExpand(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreatePad(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+OrtStatus* CreateSquares(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateTile(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateTranspose(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/trilu.cc

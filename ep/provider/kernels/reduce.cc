@@ -1,4 +1,5 @@
 // Operators that make one number of many, or of all before it.
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -7,6 +8,7 @@
 #include "kernels/reduce_launch.h"
 #include "provider/kernels/axes.h"
 #include "provider/kernels/element.h"
+#include "provider/kernels/matmul_shape.h"
 #include "provider/kernels/op_kernel.h"
 #include "provider/kernels/op_kernels.h"
 
@@ -17,11 +19,18 @@ constexpr struct {
   std::string_view op;
   const char* entry;
 } kEntries[] = {
-    {"ArgMax", "reduce_argmax"}, {"ArgMin", "reduce_argmin"},
-    {"ReduceL1", "reduce_l1"},   {"ReduceL2", "reduce_l2"},
-    {"ReduceMax", "reduce_max"}, {"ReduceMean", "reduce_mean"},
-    {"ReduceMin", "reduce_min"}, {"ReduceProd", "reduce_prod"},
-    {"ReduceSum", "reduce_sum"}, {"ReduceSumSquare", "reduce_sum_square"},
+    {"ArgMax", "reduce_argmax"},
+    {"ArgMin", "reduce_argmin"},
+    {"GlobalAveragePool", "reduce_mean"},
+    {"GlobalMaxPool", "reduce_max"},
+    {"ReduceL1", "reduce_l1"},
+    {"ReduceL2", "reduce_l2"},
+    {"ReduceMax", "reduce_max"},
+    {"ReduceMean", "reduce_mean"},
+    {"ReduceMin", "reduce_min"},
+    {"ReduceProd", "reduce_prod"},
+    {"ReduceSum", "reduce_sum"},
+    {"ReduceSumSquare", "reduce_sum_square"},
 };
 
 const char* EntryOf(std::string_view op) noexcept {
@@ -37,6 +46,7 @@ class Reduce final : public OpKernel {
   Status Init(const OpInfo& info) override {
     axes_ = info.Ints("axes");
     keep_ = info.Int("keepdims", 1) != 0;
+    pools_ = std::string_view(info.op().op).starts_with("Global");
     none_is_none_ = info.Int("noop_with_empty_axes", 0) != 0;
     const ONNXTensorElementDataType type = info.InputType(0);
     bytes_ = ElementBytes(type);
@@ -48,7 +58,13 @@ class Reduce final : public OpKernel {
     if (!input.ok()) return input.TakeStatus();
     const DeviceTensor& x = input.value();
     std::optional<std::vector<int64_t>> axes = axes_;
-    if (!axes) {
+    if (pools_) {
+      if (x.dims.size() < 3 || std::ranges::find(x.dims.subspan(1), 0) != x.dims.end()) {
+        return context.Error(StatusCode::kInvalidArgument, DimsText(x.dims) + " are no images");
+      }
+      axes.emplace();
+      for (size_t i = 2; i < x.dims.size(); ++i) axes->push_back(static_cast<int64_t>(i));
+    } else if (!axes) {
       Result<std::optional<std::vector<int64_t>>> given = context.HostInts(1);
       if (!given.ok()) return given.TakeStatus();
       axes = std::move(given).value();
@@ -84,6 +100,7 @@ class Reduce final : public OpKernel {
   std::optional<std::vector<int64_t>> axes_;
   bool keep_ = true;
   bool none_is_none_ = false;
+  bool pools_ = false;  // all of an image, each channel by itself
   size_t bytes_ = 0;
 };
 

@@ -80,8 +80,51 @@ class ScatterNd final : public Scatterer {
   }
 };
 
+class OneHot final : public OpKernel {
+ public:
+  Status Init(const OpInfo& info) override {
+    axis_ = info.Int("axis", -1);
+    return Find("scatter", WidthType(info.InputType(2)), ModuleType(info.InputType(0)),
+                "scatter_one_hot", &function_);
+  }
+
+  Status Compute(OpContext& context) const override {
+    std::array<DeviceTensor, 3> inputs;  // indices, depth, values
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      Result<DeviceTensor> input = context.Input(i);
+      if (!input.ok()) return input.TakeStatus();
+      inputs[i] = input.value();
+    }
+    const std::span<const int64_t> places = inputs[0].dims;
+    const int64_t depth = inputs[1].elements() == 1 ? HostInteger(inputs[1]) : 0;
+    const std::optional<size_t> axis = AxisOf(axis_, places.size() + 1);
+    if (!axis) return context.NoSuchAxis(axis_, places);
+    if (depth < 1 || inputs[2].elements() != 2) {
+      return context.Error(StatusCode::kInvalidArgument,
+                           "depth must be one number above 0, and values two");
+    }
+    device::Dims dims(places.first(*axis));
+    dims.Append(depth);
+    for (const int64_t dim : places.subspan(*axis)) dims.Append(dim);
+    Result<DeviceTensor> output = context.Output(0, dims.view());
+    if (!output.ok()) return output.TakeStatus();
+    if (output.value().elements() == 0) return Status::Ok();
+    return context.Launch(
+        function_, device::PrepareOneHot(inputs[0].data, ProductOf(places.first(*axis)), depth,
+                                         ProductOf(places.subspan(*axis)), inputs[2].data,
+                                         output.value().data));
+  }
+
+ private:
+  DeviceFunction function_;
+  int64_t axis_ = -1;
+};
+
 }  // namespace
 
+OrtStatus* CreateOneHot(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept {
+  return CreateOpKernel<OneHot>(state, info, kernel);
+}
 OrtStatus* CreateScatterElements(void* state, const OrtKernelInfo* info,
                                  OrtKernelImpl** kernel) noexcept {
   return CreateOpKernel<ScatterElements>(state, info, kernel);

@@ -1,4 +1,5 @@
-// Operators that write elements in another order, or more than once: Expand, Tile, Transpose, Pad.
+// Operators that write elements in another order, or more than once: Expand, Tile, Transpose, Pad,
+// DepthToSpace, SpaceToDepth.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -99,12 +100,34 @@ class Tile final : public Mover {
   }
 };
 
-class Transpose final : public Mover {
+class Turner : public Mover {
+ public:
+  Status Init(const OpInfo& info) override {
+    TUNABLEOP_RETURN_IF_ERROR(Mover::Init(info));
+    return Find("copy", WidthType(type()), WidthType(type()), "copy_tiled", &tiled_);
+  }
+
+ protected:
+  // `dims`: those of x as they are to be seen, of which `order` makes those of `out`.
+  Status Turn(const OpContext& context, DeviceTensor x, std::span<const int64_t> dims,
+              std::span<const int64_t> order, const DeviceTensor& out) const {
+    x.dims = dims;
+    if (x.elements() == 0) return Status::Ok();
+    const auto call = device::PrepareTranspose(x.data, dims, order, out.data, bytes());
+    if (!call) return context.TooManyDims({dims});
+    if (call->tiled) return context.Launch(tiled_, call->grid, call->args());
+    return Move(context, device::Prepared<device::CopyArgs>{call->copy_args, call->grid}, x, out);
+  }
+
+ private:
+  DeviceFunction tiled_;
+};
+
+class Transpose final : public Turner {
  public:
   Status Init(const OpInfo& info) override {
     order_ = info.Ints("perm");
-    TUNABLEOP_RETURN_IF_ERROR(Mover::Init(info));
-    return Find("copy", WidthType(type()), WidthType(type()), "copy_tiled", &tiled_);
+    return Turner::Init(info);
   }
 
   Status Compute(OpContext& context) const override {
@@ -124,18 +147,60 @@ class Transpose final : public Mover {
     }
     Result<DeviceTensor> output = context.Output(0, dims.view());
     if (!output.ok()) return output.TakeStatus();
-    if (x.elements() == 0) return Status::Ok();
-    const auto call =
-        device::PrepareTranspose(x.data, x.dims, order.view(), output.value().data, bytes());
-    if (!call) return context.TooManyDims({x.dims});
-    if (call->tiled) return context.Launch(tiled_, call->grid, call->args());
-    return Move(context, device::Prepared<device::CopyArgs>{call->copy_args, call->grid}, x,
-                output.value());
+    return Turn(context, x, x.dims, order.view(), output.value());
   }
 
  private:
   std::optional<std::vector<int64_t>> order_;
-  DeviceFunction tiled_;
+};
+
+// DepthToSpace and SpaceToDepth: squares of an image become channels, and the other way.
+class Squares final : public Turner {
+ public:
+  Status Init(const OpInfo& info) override {
+    size_ = info.Int("blocksize", 0);
+    to_space_ = info.op().op == std::string_view("DepthToSpace");
+    columns_first_ = info.String("mode", "DCR") == "CRD";
+    return Turner::Init(info);
+  }
+
+  Status Compute(OpContext& context) const override {
+    Result<DeviceTensor> input = context.Input(0);
+    if (!input.ok()) return input.TakeStatus();
+    const std::span<const int64_t> x = input.value().dims;
+    const bool fits =
+        x.size() == 4 && size_ > 0 &&
+        (to_space_ ? x[1] % (size_ * size_) == 0 : x[2] % size_ == 0 && x[3] % size_ == 0);
+    if (!fits) {
+      return context.Error(StatusCode::kInvalidArgument,
+                           DimsText(x) + " has no blocks of " + std::to_string(size_));
+    }
+    std::array<int64_t, 4> dims{};
+    std::array<int64_t, 6> seen{};
+    std::array<int64_t, 6> order{0, 3, 5, 1, 2, 4};
+    if (to_space_) {
+      const int64_t channels = x[1] / (size_ * size_);
+      dims = {x[0], channels, x[2] * size_, x[3] * size_};
+      if (columns_first_) {
+        seen = {x[0], channels, size_, size_, x[2], x[3]};
+        order = {0, 1, 4, 2, 5, 3};
+      } else {
+        seen = {x[0], size_, size_, channels, x[2], x[3]};
+        order = {0, 3, 4, 1, 5, 2};
+      }
+    } else {
+      dims = {x[0], x[1] * size_ * size_, x[2] / size_, x[3] / size_};
+      seen = {x[0], x[1], x[2] / size_, size_, x[3] / size_, size_};
+    }
+    Result<DeviceTensor> output = context.Output(0, dims);
+    if (!output.ok()) return output.TakeStatus();
+    return Turn(context, input.value(), seen, order, output.value());
+  }
+
+ private:
+  int64_t size_ = 0;
+  bool to_space_ = false;
+  bool columns_first_ = false;
 };
 
 class Pad final : public Mover {
@@ -213,6 +278,9 @@ OrtStatus* CreateExpand(void* state, const OrtKernelInfo* info, OrtKernelImpl** 
 }
 OrtStatus* CreatePad(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept {
   return CreateOpKernel<Pad>(state, info, kernel);
+}
+OrtStatus* CreateSquares(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept {
+  return CreateOpKernel<Squares>(state, info, kernel);
 }
 OrtStatus* CreateTile(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept {
   return CreateOpKernel<Tile>(state, info, kernel);

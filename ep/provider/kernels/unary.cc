@@ -17,6 +17,7 @@ constexpr struct {
 } kEntries[] = {
     {"Abs", "unary_abs"},
     {"Ceil", "unary_ceil"},
+    {"Celu", "unary_celu"},
     {"Cos", "unary_cos"},
     {"Elu", "unary_elu"},
     {"Erf", "unary_erf"},
@@ -30,19 +31,23 @@ constexpr struct {
     {"IsNaN", "unary_isnan"},
     {"LeakyRelu", "unary_leaky_relu"},
     {"Log", "unary_log"},
+    {"Mish", "unary_mish"},
     {"Neg", "unary_neg"},
     {"Not", "unary_not"},
     {"QuickGelu", "unary_quick_gelu"},
     {"Reciprocal", "unary_reciprocal"},
     {"Relu", "unary_relu"},
     {"Round", "unary_round"},
+    {"Selu", "unary_selu"},
     {"Sigmoid", "unary_sigmoid"},
     {"Sign", "unary_sign"},
     {"Sin", "unary_sin"},
     {"Softplus", "unary_softplus"},
+    {"Softsign", "unary_softsign"},
     {"Sqrt", "unary_sqrt"},
     {"Swish", "unary_quick_gelu"},
     {"Tanh", "unary_tanh"},
+    {"ThresholdedRelu", "unary_thresholded_relu"},
 };
 
 class Unary : public OpKernel {
@@ -55,11 +60,17 @@ class Unary : public OpKernel {
     }
     if (op == "Gelu" && info.String("approximate", "none") == "tanh") entry = "unary_gelu_tanh";
     if (op == "LeakyRelu") alpha_ = info.Float("alpha", 0.01F);
-    if (op == "Elu" || op == "Swish") alpha_ = info.Float("alpha", 1.0F);
+    if (op == "Elu" || op == "Swish" || op == "Celu" || op == "ThresholdedRelu") {
+      alpha_ = info.Float("alpha", 1.0F);
+    }
     if (op == "QuickGelu") alpha_ = info.Float("alpha", 1.702F);
     if (op == "HardSigmoid") {
       alpha_ = info.Float("alpha", 0.2F);
       beta_ = info.Float("beta", 0.5F);
+    }
+    if (op == "Selu") {
+      alpha_ = info.Float("alpha", 1.67326319217681884765625F);
+      beta_ = info.Float("gamma", 1.05070102214813232421875F);
     }
     if (op == "HardSwish") {
       alpha_ = 1.0 / 6.0;

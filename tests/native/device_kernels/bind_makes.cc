@@ -52,12 +52,12 @@ void BindMakes(py::module_& module) {
                ConvShape shape;
                shape.images = x.shape(0);
                shape.channels = x.shape(1);
-               shape.size = {x.shape(2), x.shape(3)};
-               shape.filter = filter;
-               shape.stride = stride;
-               shape.dilation = dilation;
-               shape.before = {pads[0], pads[1]};
-               shape.after = {pads[2], pads[3]};
+               shape.size = {x.shape(2), 1, x.shape(3)};
+               shape.filter = {filter[0], 1, filter[1]};
+               shape.stride = {stride[0], 1, stride[1]};
+               shape.dilation = {dilation[0], 1, dilation[1]};
+               shape.before = {pads[0], 0, pads[1]};
+               shape.after = {pads[2], 0, pads[3]};
                shape.first = first;
                shape.band = band;
                return RunPrepared(KernelOf("im2col", t0, t0, "im2col"),
@@ -99,6 +99,13 @@ void BindMakes(py::module_& module) {
                        PrepareScatterElements(indices.data(), DimsOf(indices), axis, updates.data(),
                                               out.mutable_data(), DimsOf(out)),
                        blocks);
+  });
+  module.def("one_hot", [](const std::string& t0, const std::string& t1, const py::array& indices,
+                           const py::array& values, py::array& out, uint32_t blocks) {
+    RunPrepared<OneHotArgs>(KernelOf("scatter", t0, t1, "scatter_one_hot"),
+                            PrepareOneHot(indices.data(), out.shape(0), out.shape(1), out.shape(2),
+                                          values.data(), out.mutable_data()),
+                            blocks);
   });
   module.def("scatter_nd",
              [](const std::string& t0, const std::string& t1, const py::array& indices,

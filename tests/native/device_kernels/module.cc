@@ -49,6 +49,7 @@ PYBIND11_MODULE(tunableop_device_kernels, module) {
   module.def("set_threads", [](uint32_t threads) { ThreadsOfBlocks() = threads; });
   BindCopies(module);
   BindElements(module);
+  BindImages(module);
   BindLayers(module);
   BindMakes(module);
   BindPicks(module);

@@ -34,6 +34,7 @@ bool RunPrepared(HostKernel kernel, const std::optional<Prepared<Args>>& prepare
 
 void BindCopies(pybind11::module_& module);
 void BindElements(pybind11::module_& module);
+void BindImages(pybind11::module_& module);
 void BindLayers(pybind11::module_& module);
 void BindMakes(pybind11::module_& module);
 void BindPicks(pybind11::module_& module);
