@@ -67,29 +67,28 @@ def apart(session: ort.InferenceSession, proto: onnx.ModelProto) -> int:
 
 @on_card(*BOTH)
 def test_the_faster_form_of_a_product_runs() -> None:
-    for dtype in TYPES:
-        for relu in (False, True):
-            proto = layers(2, dtype, relu)
-            # A library's epilogue costs nothing, and another kernel something.
-            session = card_session(proto, **ONLINE)
-            check(session, proto, dtype)
-            assert set(forms(session).values()) == {"epilogue"}, str(tunableop.explain(session))
-            faults("slow_bias:20")
-            session = card_session(proto, **ONLINE)
-            check(session, proto, dtype)
-            check(session, proto, dtype, rows=7)
-            faults("")
-            (first, second) = sorted(tunableop.explain(session).forms, key=lambda form: form.shape)
-            kind = f"K=64,{'relu=1,' if relu else ''}{dtype}"
-            assert [first.shape, second.shape] == [f"M=14,N=64,{kind}", f"M=24,N=64,{kind}"]
-            for form in (first, second):
-                assert (form.form, form.usual_form, form.measured) == ("two kernels", "epilogue", True)
-                assert 0 < form.milliseconds < form.usual_milliseconds
-                assert "% faster than the usual form" in form.why
-            # Equal layers are measured once.
-            assert tunableop.stats(session).forms == 2
-            report = str(tunableop.explain(session))
-            assert f"MatMul+Add (M=24,N=64,{kind}): two kernels, " in report, report
+    for dtype, relu in (("fp32", False), ("fp16", True)):
+        proto = layers(2, dtype, relu)
+        # A library's epilogue costs nothing, and another kernel something.
+        session = card_session(proto, **ONLINE)
+        check(session, proto, dtype)
+        assert set(forms(session).values()) == {"epilogue"}, str(tunableop.explain(session))
+        faults("slow_bias:20")
+        session = card_session(proto, **ONLINE)
+        check(session, proto, dtype)
+        check(session, proto, dtype, rows=7)
+        faults("")
+        (first, second) = sorted(tunableop.explain(session).forms, key=lambda form: form.shape)
+        kind = f"K=64,{'relu=1,' if relu else ''}{dtype}"
+        assert [first.shape, second.shape] == [f"M=14,N=64,{kind}", f"M=24,N=64,{kind}"]
+        for form in (first, second):
+            assert (form.form, form.usual_form, form.measured) == ("two kernels", "epilogue", True)
+            assert 0 < form.milliseconds < form.usual_milliseconds
+            assert "% faster than the usual form" in form.why
+        # Equal layers are measured once.
+        assert tunableop.stats(session).forms == 2
+        report = str(tunableop.explain(session))
+        assert f"MatMul+Add (M=24,N=64,{kind}): two kernels, " in report, report
 
 
 @on_card(*BOTH)
@@ -210,3 +209,41 @@ def test_a_graph_is_captured_again_with_another_form() -> None:
     assert counts[1:] == [2, 2], (counts, tunableop.stats(session).graphs, str(tunableop.explain(session)))
     assert tunableop.stats(session).graphs.recaptured == 1
     np.testing.assert_allclose(out.numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+def projections(biased: bool, dtype: str) -> onnx.ModelProto:
+    """Three products of X [2, m, K], of 16, 8 and 5 columns."""
+    nodes, constants = [], {}
+    for i, columns in enumerate((16, 8, 5)):
+        constants[f"w{i}"] = (random((K, columns), i) / 8).astype(NUMPY[dtype])
+        nodes.append(op("MatMul", f"X w{i}", f"m{i}" if biased else f"Y{i}"))
+        if biased:
+            constants[f"b{i}"] = random((columns,), i + 50).astype(NUMPY[dtype])
+            nodes.append(op("Add", f"m{i} b{i}", f"Y{i}"))
+    kind = TYPES[dtype]
+    outputs = [value(f"Y{i}", None, kind) for i in range(3)]
+    return model(graph(nodes, [value("X", [2, "m", K], kind)], outputs, constants))
+
+
+@on_card(*BOTH)
+def test_the_faster_form_of_projections_runs() -> None:
+    for dtype, biased in (("fp16", False), ("fp32", True)):
+        proto = projections(biased, dtype)
+        reference = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+        # A copy takes long, or products do.
+        for fault, expected in (("slow_loaded:50", "three products"), ("slow_products:9", "one product")):
+            session = card_session(proto, **ONLINE)
+            for rows in (12, 150):  # on both sides of what is usual
+                x = random((2, rows, K), rows).astype(NUMPY[dtype])
+                wanted = reference.run(None, {"X": x})
+                for _ in range(2):
+                    faults(fault)
+                    found = session.run(None, {"X": x})
+                    faults("")
+                    for got, right in zip(found, wanted, strict=True):
+                        near = 1e-5 if dtype == "fp32" else 1e-2
+                        np.testing.assert_allclose(got, right, rtol=near, atol=near)
+            mine = [form for form in tunableop.explain(session).forms if form.group == "Projections"]
+            assert {form.usual_form for form in mine} == {"one product", "three products"}
+            assert [form.form for form in mine] == [expected] * 2, str(tunableop.explain(session))
+            assert all(form.measured for form in mine)

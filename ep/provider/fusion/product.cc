@@ -1,12 +1,10 @@
 #include "provider/fusion/product.h"
 
 #include <array>
-#include <atomic>
 #include <string>
 
-#include "gemm/device_queue.h"
-#include "kernels/bias_act_launch.h"
 #include "provider/element_type.h"
+#include "provider/fusion/biased_product.h"
 #include "provider/kernels/element.h"
 #include "provider/kernels/kernel.h"
 #include "provider/kernels/matmul_shape.h"
@@ -26,12 +24,6 @@ std::optional<size_t> BiasOf(const NodeView& add, int64_t columns, ONNXTensorEle
   return std::nullopt;
 }
 
-// By number; the first is the usual one, where a library has the epilogue.
-enum Form : size_t { kEpilogue, kTwoKernels };
-constexpr const char* kForms[] = {"epilogue", "two kernels"};
-constexpr const char* kSizes[] = {"M", "N", "K", "relu"};
-constexpr FormGroup kGroup = {"MatMul+Add", kForms, kSizes};
-
 class FusedProduct final : public FusedKernel {
  public:
   Status Init(const FusedInfo& info) override {
@@ -46,12 +38,10 @@ class FusedProduct final : public FusedKernel {
     bias_ = info.Input(product.bias.name);
     k_ = product.b.dims[0];
     n_ = product.b.dims[1];
-    relu_ = product.relu.has_value();
     type_ = *DataTypeOf(product.a.type);
     node_ = state_->AddNode("MatMul", std::string(graph.node(product.matmul).name()));
     state_->AddWeight(static_cast<size_t>(k_ * n_) * SizeOf(type_));
-    const char* type = ModuleType(product.a.type);
-    return Find(info, "bias_act", type, type, relu_ ? "bias_relu" : "bias_add", &after_);
+    return product_.Init(info, product.a.type, product.relu.has_value());
   }
 
   Status Compute(OpContext& context) const override {
@@ -92,60 +82,21 @@ class FusedProduct final : public FusedKernel {
     problem.align_a = AlignmentClass(operands.a);
     problem.align_b = AlignmentClass(operands.b);
     problem.align_c = AlignmentClass(operands.c);
-    problem.epilogue = relu_ ? Epilogue::kBiasRelu : Epilogue::kBias;
     operands.bias = bias.value().data;
-    if (!has_epilogue_.load(std::memory_order_relaxed)) {
-      return RunTwoKernels(context, problem, operands);
-    }
-    const FormAnswer answer{operands.c, problem.m, n_};
-    const FormCall call{{&kGroup, type_, problem.precision, {problem.m, n_, k_, relu_ ? 1 : 0}},
-                        kEpilogue,
-                        /*weights=*/true,
-                        {&answer, 1},
-                        problem};
-    return state_->RunInForm(call, context.queue(), [&](size_t form) {
-      return form == kEpilogue ? RunEpilogue(context, problem, operands)
-                               : RunTwoKernels(context, problem, operands);
-    });
+    return product_.Run(context, problem, operands, *node_);
   }
 
  private:
-  // `problem` and `operands`: with the epilogue.
-  Status RunEpilogue(const OpContext& context, const Problem& problem,
-                     const Operands& operands) const {
-    QueueExecutor executor(context.queue());
-    Status status = state_->Run(problem, operands, executor, *node_);
-    if (status.code() != StatusCode::kNotSupported) return status;
-    has_epilogue_.store(false, std::memory_order_relaxed);  // no library here has it
-    return RunTwoKernels(context, problem, operands);
-  }
-
-  Status RunTwoKernels(const OpContext& context, Problem problem, Operands operands) const {
-    const void* const bias = operands.bias;
-    problem.epilogue = Epilogue::kNone;
-    operands.bias = nullptr;
-    QueueExecutor executor(context.queue());
-    TUNABLEOP_RETURN_IF_ERROR(state_->Run(problem, operands, executor, *node_));
-    device::BiasActTensors tensors;
-    tensors.x = tensors.out = operands.c;
-    tensors.x_stride = n_;
-    tensors.bias = bias;
-    return context.Launch(after_,
-                          device::PrepareBiasAct(tensors, problem.m, n_, 1.0, SizeOf(type_)));
-  }
-
   std::shared_ptr<SessionState> state_;
   std::shared_ptr<GpuSession> gpu_;
   std::shared_ptr<GemmNode> node_;
-  DeviceFunction after_;
+  BiasedProduct product_;
   size_t a_ = 0;
   size_t b_ = 0;
   size_t bias_ = 0;
   int64_t k_ = 0;
   int64_t n_ = 0;
   DataType type_ = DataType::kFloat32;
-  bool relu_ = false;
-  mutable std::atomic<bool> has_epilogue_{true};  // until the card's libraries say otherwise
 };
 
 std::optional<Group> FindProduct(const GraphIndex& graph, size_t last) {

@@ -13,7 +13,13 @@ namespace {
 
 constexpr size_t kCount = Projections::kCount;
 
-// Rows up to which one product and a copy take less time than three products do.
+// By number.
+enum Form : size_t { kOneProduct, kThreeProducts };
+constexpr const char* kForms[] = {"one product", "three products"};
+constexpr const char* kSizes[] = {"M", "K", "N1", "N2", "N3", "biases"};
+constexpr FormGroup kGroup = {"Projections", kForms, kSizes};
+
+// Rows up to which one product and a copy usually take less time than three products do.
 constexpr int64_t kFewRows = 256;
 
 class FusedProjections final : public FusedKernel {
@@ -55,14 +61,38 @@ class FusedProjections final : public FusedKernel {
     }
     if (rows == 0) return Status::Ok();
     const void* const a = x.value().data;
-    if (rows <= kFewRows) return RunAsOne(context, a, rows, outs);
+    std::array<FormAnswer, kCount> answers;
+    for (size_t i = 0; i < kCount; ++i) answers[i] = {outs[i], rows, columns_[i]};
+    Problem like;
+    like.m = rows;
+    like.n = products_.width();
+    like.k = products_.k();
+    like.a_type = like.b_type = like.c_type = products_.type();
+    if (like.c_type == DataType::kFloat32) like.precision = products_.state()->options().precision;
+    const FormCall call{
+        {&kGroup,
+         like.c_type,
+         like.precision,
+         {rows, like.k, columns_[0], columns_[1], columns_[2], products_.biased() ? 1 : 0}},
+        rows <= kFewRows ? kOneProduct : kThreeProducts,
+        /*weights=*/true,
+        answers,
+        like};
+    return products_.state()->RunInForm(call, context.queue(), [&](size_t form) {
+      return form == kOneProduct ? RunAsOne(context, a, rows, outs)
+                                 : RunApart(context, a, rows, outs);
+    });
+  }
+
+ private:
+  Status RunApart(const OpContext& context, const void* a, int64_t rows,
+                  const std::array<void*, kCount>& outs) const {
     for (size_t i = 0; i < kCount; ++i) {
       TUNABLEOP_RETURN_IF_ERROR(products_.RunPart(context, i, a, rows, outs[i]));
     }
     return Status::Ok();
   }
 
- private:
   Status RunAsOne(OpContext& context, const void* a, int64_t rows,
                   const std::array<void*, kCount>& outs) const {
     const Scratch all(*gpu_->memory(), static_cast<size_t>(rows * products_.width()) * bytes_,

@@ -4,7 +4,6 @@
 #include <span>
 
 #include "gemm/device_queue.h"
-#include "kernels/bias_act_launch.h"
 #include "provider/element_type.h"
 #include "provider/kernels/element.h"
 #include "provider/kernels/kernel.h"
@@ -67,11 +66,7 @@ Status StackedProducts::Init(const FusedInfo& info, const Projections& projectio
     kept = Beside(*gpu_, projections.biases, 1);
     if (!kept.ok()) return kept.TakeStatus();
     biases_ = std::move(kept).value();
-    const char* module = ModuleType(type);
-    Result<DeviceFunction> after =
-        gpu_->card().kernels().Get("bias_act", module, module, "bias_add");
-    if (!after.ok()) return after.TakeStatus();
-    after_ = std::move(after).value();
+    TUNABLEOP_RETURN_IF_ERROR(product_.Init(info, type, /*relu=*/false));
   }
   node_ = state_->AddNode("MatMul", std::string(projections.names[0]));
   for (size_t i = 0; i < parts_.size(); ++i) {
@@ -111,24 +106,12 @@ Status StackedProducts::RunColumns(const OpContext& context, int64_t first, int6
   problem.align_a = AlignmentClass(a);
   problem.align_b = AlignmentClass(operands.b);
   problem.align_c = AlignmentClass(out);
-  QueueExecutor executor(context.queue());
-  if (biases_.data() == nullptr) return state_->Run(problem, operands, executor, node);
-  const void* const bias = static_cast<const std::byte*>(biases_.data()) + skipped;
-  if (has_epilogue_.load(std::memory_order_relaxed)) {
-    problem.epilogue = Epilogue::kBias;
-    operands.bias = bias;
-    Status status = state_->Run(problem, operands, executor, node);
-    if (status.code() != StatusCode::kNotSupported) return status;
-    has_epilogue_.store(false, std::memory_order_relaxed);  // no library here has it
-    problem.epilogue = Epilogue::kNone;
-    operands.bias = nullptr;
+  if (biases_.data() == nullptr) {
+    QueueExecutor executor(context.queue());
+    return state_->Run(problem, operands, executor, node);
   }
-  TUNABLEOP_RETURN_IF_ERROR(state_->Run(problem, operands, executor, node));
-  device::BiasActTensors tensors;
-  tensors.x = tensors.out = out;
-  tensors.x_stride = columns;
-  tensors.bias = bias;
-  return context.Launch(after_, device::PrepareBiasAct(tensors, m, columns, 1.0, SizeOf(type_)));
+  operands.bias = static_cast<const std::byte*>(biases_.data()) + skipped;
+  return product_.Run(context, problem, operands, node);
 }
 
 }  // namespace tunableop

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "gemm/problem.h"
 #include "gemm/status.h"
+#include "provider/fusion/biased_product.h"
 #include "provider/fusion/fusion.h"
 #include "provider/gpu/memory_pool.h"
 
@@ -63,6 +63,9 @@ class StackedProducts {
   Status RunPart(const OpContext& context, size_t product, const void* a, int64_t m,
                  void* out) const;
 
+  const std::shared_ptr<SessionState>& state() const noexcept { return state_; }
+  DataType type() const noexcept { return type_; }
+  bool biased() const noexcept { return biases_.data() != nullptr; }
   int64_t k() const noexcept { return k_; }
   int64_t width() const noexcept { return width_; }
   // Of the results of the product in a row, in elements.
@@ -78,14 +81,13 @@ class StackedProducts {
   // Of all, and of each: what a node keeps of its weight is that weight's alone.
   std::shared_ptr<GemmNode> node_;
   std::array<std::shared_ptr<GemmNode>, Projections::kCount> parts_;
-  KeptMemory weights_;  // [k, width]
-  KeptMemory biases_;   // [width]; nothing: there are none
-  DeviceFunction after_;
+  KeptMemory weights_;     // [k, width]
+  KeptMemory biases_;      // [width]; nothing: there are none
+  BiasedProduct product_;  // where there are biases
   DataType type_ = DataType::kFloat32;
   int64_t k_ = 0;
   int64_t width_ = 0;
   std::array<int64_t, Projections::kCount> offsets_{};
-  mutable std::atomic<bool> has_epilogue_{true};  // until the card's libraries say otherwise
 };
 
 }  // namespace tunableop

@@ -24,6 +24,7 @@ constexpr std::string_view kKinds[] = {
     "hang",              // [:algo] a kernel that ends when released
     "hang_sum",          // [:algo] likewise, between writing to the workspace and reading from it
     "slow",              // [:algo][:factor, 10] simulated time only
+    "slow_products",     // [:factor, 10] simulated time of all products
     "slow_bias",         // [:factor, 10] simulated time of products with a row of biases
     "slow_loaded",       // [:factor, 10] simulated time of loaded code
     "noisy",             // [:percent, 5] simulated times vary by that much

@@ -150,6 +150,9 @@ double Kernel(Card& card, Launch launch) {
   if (FaultOnFor("slow", launch.algo.id)) {
     ms *= static_cast<double>(FaultArgument("slow", 1, 10));
   }
+  if (FaultOn("slow_products")) {
+    ms *= static_cast<double>(FaultArgument("slow_products", 0, 10));
+  }
   if (gemm.bias.data != nullptr && FaultOn("slow_bias")) {
     ms *= static_cast<double>(FaultArgument("slow_bias", 0, 10));
   }
