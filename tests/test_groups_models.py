@@ -33,7 +33,7 @@ def test_an_encoder_is_right_with_and_without_groups() -> None:
             assert found[pattern] == ENCODER.layers * nodes, found
         assert found["Gather+Norm"] == 6, found
         assert found["Cast+Mul"] == 3, found
-        assert found["Mask+Softmax"] + found["Attention"] >= ENCODER.layers * 3, found
+        assert found["AttentionApart"] + found["Attention"] >= ENCODER.layers * 3, found
         assert not fused(check(proto, some, tolerance, fused_groups=0))
 
 

@@ -31,7 +31,6 @@ class FormRace {
         lanes_(forms.size()) {}
 
   Result<FormResult> Run(std::span<const FormAnswer> answers, const Problem& like) {
-    const CurrentAside current(queue_.device());
     TUNABLEOP_RETURN_IF_ERROR(AwaitQueue(queue_, options_.now, options_.hang_ms));
     begin_ = sampler_.Now();
     sampler_.SetDeadline(At(1.0));
@@ -182,6 +181,7 @@ Result<FormResult> RaceForms(std::span<const Form> forms, std::span<const FormAn
   if (queue.device().IsCapturing(queue.stream())) {
     return Status(StatusCode::kNotSupported, "a graph is being captured");
   }
+  const CurrentAside current(queue.device());
   return FormRace(forms, queue, options).Run(answers, like);
 }
 

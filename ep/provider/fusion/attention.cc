@@ -1,8 +1,11 @@
 #include "provider/fusion/attention.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 
+#include "provider/element_type.h"
+#include "provider/fusion/attention_apart.h"
 #include "provider/fusion/attention_match.h"
 #include "provider/kernels/element.h"
 #include "provider/kernels/scratch.h"
@@ -48,7 +51,25 @@ Seen SeenAs(const DeviceTensor& tensor, const std::array<size_t, kRank>& order) 
 }
 
 constexpr std::array<size_t, kRank> kAsItIs{0, 1, 2, 3};
+
+// By number.
+enum Form : size_t { kOneKernel, kApart };
+constexpr const char* kForms[] = {"one kernel", "apart"};
+// "layout": which operands are transposed; "mask": 1 one that is added, 2 one of flags.
+constexpr const char* kSizes[] = {"B", "H", "Q", "K", "S", "layout", "mask"};
+constexpr FormGroup kGroup = {"Attention", kForms, kSizes};
+
+bool RunsOnTiles(const Attention& attention, const FusionPlace& place) noexcept {
+  const bool floats = attention.type() == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+  return attention.Family() != nullptr && device::AttentionTilesRunOn(place.arch) &&
+         (!floats || place.precision == Precision::kTf32);
+}
+
 using Operands = std::array<Seen, kRank>;  // q, k, v, mask
+
+ONNXTensorElementDataType MaskType(const Attention& attention) noexcept {
+  return attention.mask ? attention.mask->type : ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+}
 
 // The size of a dimension that several have; -1: they do not broadcast.
 int64_t Common(std::initializer_list<int64_t> sizes) noexcept {
@@ -80,9 +101,15 @@ class FusedAttention final : public FusedKernel {
     bytes_ = ElementBytes(found->type());
     TUNABLEOP_RETURN_IF_ERROR(Find(info, "attention", type_, type_, "attention", &plain_));
     TUNABLEOP_RETURN_IF_ERROR(Find(info, "attention", type_, type_, "attention_merge", &merge_));
-    const char* family = found->Family();
-    TUNABLEOP_RETURN_IF_ERROR(Find(info, family, type_, type_, "attention_rows", &rows_));
-    TUNABLEOP_RETURN_IF_ERROR(Find(info, family, type_, type_, "attention_keys", &keys_));
+    tiles_ = RunsOnTiles(*found, {gpu_->device().info().arch, info.state()->options().precision});
+    if (tiles_) {
+      const char* family = found->Family();
+      TUNABLEOP_RETURN_IF_ERROR(Find(info, family, type_, type_, "attention_rows", &rows_));
+      TUNABLEOP_RETURN_IF_ERROR(Find(info, family, type_, type_, "attention_keys", &keys_));
+    }
+    state_ = info.state();
+    like_ = *DataTypeOf(found->type());
+    TUNABLEOP_RETURN_IF_ERROR(apart_.Init(info, found->type(), MaskType(*found)));
     parts_ = *std::move(found);
     return Status::Ok();
   }
@@ -195,8 +222,47 @@ class FusedAttention final : public FusedKernel {
     tensors.out = out;
     tensors.out_at =
         device::StridesOf(shape.queries, shape.heads, shape.size, !parts_.tokens_outside);
+
+    const int64_t vectors = shape.batches * shape.heads * shape.queries;
+    const FormAnswer answer{out, vectors, shape.size};
+    Problem like;
+    like.m = vectors;
+    like.n = shape.size;
+    like.k = std::max(shape.keys, shape.size);
+    like.a_type = like.b_type = like.c_type = like_;
+    if (like_ == DataType::kFloat32) like.precision = state_->options().precision;
+    const FormCall call{{&kGroup,
+                         like_,
+                         like.precision,
+                         {shape.batches, shape.heads, shape.queries, shape.keys, shape.size,
+                          Layout(seen), MaskKind()}},
+                        tiles_ ? kOneKernel : kApart,
+                        /*weights=*/false,
+                        {&answer, 1},
+                        like};
+    return state_->RunInForm(call, context.queue(), [&](size_t form) {
+      return form == kOneKernel ? RunOneKernel(context, tensors, shape)
+                                : apart_.Run(context, tensors, shape, seen[3].dims);
+    });
+  }
+
+  // What decides how much is copied where products run apart.
+  int64_t Layout(const Operands& seen) const noexcept {
+    const auto outside = [](const Seen& of, size_t rows) {
+      return of.Stride(1) < of.Stride(rows) * of.dims[rows] ? 1 : 0;
+    };
+    return (parts_.tokens_outside ? 1 : 0) + 2 * outside(seen[0], 2) + 4 * outside(seen[1], 3) +
+           8 * outside(seen[2], 2) + 16 * (seen[1].dims[1] != seen[0].dims[1] ? 1 : 0);
+  }
+  int64_t MaskKind() const noexcept {
+    if (mask_ == FusedInfo::kAbsent) return 0;
+    return parts_.mask_is == device::AttentionMask::kAdded ? 1 : 2;
+  }
+
+  Status RunOneKernel(OpContext& context, const device::AttentionTensors& tensors,
+                      const device::AttentionShape& shape) const {
     std::optional<device::AttentionCall> call =
-        device::PrepareAttention(tensors, shape, type_, {.tiles = true, .scratch = true});
+        device::PrepareAttention(tensors, shape, type_, {.tiles = tiles_, .scratch = true});
     if (!call) {
       return context.Error(StatusCode::kNotSupported, "tensors of 2^30 vectors and more");
     }
@@ -217,8 +283,10 @@ class FusedAttention final : public FusedKernel {
     return entry == device::AttentionEntry::kRows ? rows_ : keys_;
   }
 
+  std::shared_ptr<SessionState> state_;
   std::shared_ptr<GpuSession> gpu_;
   StackedProducts products_;
+  AttentionApart apart_;
   Attention parts_;  // of the group's graph, which is gone: no names, no constants
   DeviceFunction plain_;
   DeviceFunction rows_;
@@ -231,16 +299,18 @@ class FusedAttention final : public FusedKernel {
   size_t mask_ = FusedInfo::kAbsent;
   const char* type_ = "";
   size_t bytes_ = 0;
+  DataType like_ = DataType::kFloat32;
+  bool tiles_ = false;  // the one kernel is that of tensor cores
 };
 
-std::optional<Group> FindOf(const GraphIndex& graph, size_t last, bool floats) {
+// `tiles`: only what has a kernel for tensor cores.
+std::optional<Group> FindOf(const GraphIndex& graph, size_t last, bool tiles) {
   std::optional<Attention> found = MatchAttention(graph, last);
-  if (!found || (found->type() == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT) != floats) {
-    return std::nullopt;
-  }
+  if (!found || (tiles && found->Family() == nullptr)) return std::nullopt;
   const char* type = ModuleType(found->type());
-  const char* family = found->Family();
-  Group group{std::move(found->all), {{"attention", type, type}, {family, type, type}}};
+  Group group{std::move(found->all), AttentionApart::Modules(found->type(), MaskType(*found))};
+  group.modules.push_back({"attention", type, type});
+  if (tiles) group.modules.push_back({found->Family(), type, type});
   if (found->projections) {
     group.modules.push_back({"bias_act", type, type});
     group.copies_constants =
@@ -249,11 +319,11 @@ std::optional<Group> FindOf(const GraphIndex& graph, size_t last, bool floats) {
   return group;
 }
 
-std::optional<Group> FindHalves(const GraphIndex& graph, size_t last) {
-  return FindOf(graph, last, /*floats=*/false);
-}
-std::optional<Group> FindFloats(const GraphIndex& graph, size_t last) {
-  return FindOf(graph, last, /*floats=*/true);
+std::optional<Group> FindTiles(const GraphIndex& graph, size_t last, bool floats) {
+  std::optional<Group> group = FindOf(graph, last, /*tiles=*/true);
+  const bool has_floats =
+      group && graph.node(last).outputs()[0].type == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+  return has_floats == floats ? group : std::nullopt;
 }
 
 std::unique_ptr<FusedKernel> Make() { return std::make_unique<FusedAttention>(); }
@@ -262,12 +332,26 @@ bool Suits(const FusionPlace& place) noexcept { return device::AttentionTilesRun
 
 }  // namespace
 
-Fusion AttentionFusion() noexcept { return {{.op = "Attention"}, &FindHalves, &Make, &Suits}; }
+Fusion AttentionFusion() noexcept {
+  return {{.op = "Attention"},
+          +[](const GraphIndex& graph, size_t last) { return FindTiles(graph, last, false); },
+          &Make,
+          &Suits};
+}
 
 Fusion AttentionTf32Fusion() noexcept {
-  return {{.op = "AttentionTf32"}, &FindFloats, &Make, +[](const FusionPlace& place) {
+  return {{.op = "AttentionTf32"},
+          +[](const GraphIndex& graph, size_t last) { return FindTiles(graph, last, true); },
+          &Make,
+          +[](const FusionPlace& place) {
             return place.precision == Precision::kTf32 && Suits(place);
           }};
+}
+
+Fusion AttentionApartFusion() noexcept {
+  return {{.op = "AttentionApart"},
+          +[](const GraphIndex& graph, size_t last) { return FindOf(graph, last, false); },
+          &Make};
 }
 
 }  // namespace tunableop

@@ -8,5 +8,8 @@ namespace tunableop {
 Fusion AttentionFusion() noexcept;
 // Of floats, which it rounds to tf32.
 Fusion AttentionTf32Fusion() noexcept;
+// Where there is no such kernel: products apart, or, where that is measured to be faster, the
+// kernel that needs no tensor cores.
+Fusion AttentionApartFusion() noexcept;
 
 }  // namespace tunableop

@@ -184,8 +184,7 @@ class Matcher {
       if (operand->value.dims.size() != kRank || operand->value.type != found_.type()) return false;
     }
     found_.size = found_.q.value.dims[found_.q.order[3]];
-    // Without tensor cores the libraries' products are faster.
-    if (found_.Family() == nullptr) return false;
+    if (found_.size < 1 || found_.size > device::kMostAttentionSize) return false;
     if (found_.k.order[2] != 3) return false;
     if (found_.k.value.dims[found_.k.order[2]] != found_.size) return false;
     if (found_.v.value.dims[found_.v.order[3]] != found_.size) return false;

@@ -39,7 +39,7 @@ struct Attention {
 
   const std::vector<size_t>& nodes() const noexcept { return all; }
   ONNXTensorElementDataType type() const noexcept { return q.value.type; }
-  // Of the kernels on tensor cores; floats are rounded to tf32 there.
+  // Of the kernels on tensor cores; floats are rounded to tf32 there. Null: there is none.
   const char* Family() const noexcept;
 };
 

@@ -67,7 +67,8 @@ Result<OrtNodeComputeInfo*> CompileGroup(const OrtGraph* graph, const OrtNode* f
   if (!index.ok()) return index.TakeStatus();
   Result<NodeView> fused = NodeView::Read(fused_node);
   if (!fused.ok()) return fused.TakeStatus();
-  const Fusion* fusion = FusionOf(index.value());
+  const Fusion* fusion =
+      FusionOf(index.value(), {gpu->device().info().arch, state->options().precision});
   if (fusion == nullptr) {
     return Status(StatusCode::kInternal, "ONNX Runtime asks for a kernel of the nodes in '" +
                                              std::string(fused.value().name()) +

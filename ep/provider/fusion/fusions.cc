@@ -20,6 +20,7 @@ std::span<const Fusion> Fusions() noexcept {
       // Of attention.
       AttentionFusion(),
       AttentionTf32Fusion(),
+      AttentionApartFusion(),
       MaskedSoftmaxFusion(),
       RotaryFusion(),
       // With a product.

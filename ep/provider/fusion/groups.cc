@@ -125,8 +125,9 @@ std::vector<FoundGroup> FindGroups(const GraphIndex& graph, const std::vector<bo
   return Finder(graph, claimed, left, place).Find();
 }
 
-const Fusion* FusionOf(const GraphIndex& graph) {
+const Fusion* FusionOf(const GraphIndex& graph, const FusionPlace& place) {
   for (const Fusion& fusion : Fusions()) {
+    if (fusion.suits != nullptr && !fusion.suits(place)) continue;
     for (size_t i = 0; i < graph.nodes().size(); ++i) {
       const std::optional<Group> group = fusion.match(graph, i);
       if (group && group->nodes.size() == graph.nodes().size()) return &fusion;

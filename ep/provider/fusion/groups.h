@@ -24,6 +24,6 @@ std::vector<FoundGroup> FindGroups(const GraphIndex& graph, const std::vector<bo
                                    const std::vector<bool>& left, const FusionPlace& place);
 
 // The pattern that a whole graph is an instance of; null: none.
-const Fusion* FusionOf(const GraphIndex& graph);
+const Fusion* FusionOf(const GraphIndex& graph, const FusionPlace& place);
 
 }  // namespace tunableop

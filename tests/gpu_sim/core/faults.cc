@@ -26,6 +26,7 @@ constexpr std::string_view kKinds[] = {
     "slow",              // [:algo][:factor, 10] simulated time only
     "slow_products",     // [:factor, 10] simulated time of all products
     "slow_bias",         // [:factor, 10] simulated time of products with a row of biases
+    "slow_attention",    // [:factor, 10] simulated time of the kernels of attention
     "slow_loaded",       // [:factor, 10] simulated time of loaded code
     "noisy",             // [:percent, 5] simulated times vary by that much
     "slow_launch",       // a call that uses a workspace takes 0.1 ms of real time

@@ -95,8 +95,11 @@ double RunKernel(Card& card, const Function& function, std::vector<char> args, B
     if (fence.block.Gaps() != fence.before) return Illegal(card);
   }
   for (const Fence& fence : fences) card.cache.Touch(fence.block.address, fence.block.bytes);
-  const double factor =
-      FaultOn("slow_loaded") ? static_cast<double>(FaultArgument("slow_loaded", 0, 10)) : 1;
+  double factor = 1;
+  if (FaultOn("slow_loaded")) factor *= static_cast<double>(FaultArgument("slow_loaded", 0, 10));
+  if (function.name.starts_with("attention") && FaultOn("slow_attention")) {
+    factor *= static_cast<double>(FaultArgument("slow_attention", 0, 10));
+  }
   return kMs * factor * Noise();
 }
 
