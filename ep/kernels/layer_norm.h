@@ -55,8 +55,8 @@ TUNABLEOP_DEVICE void WritePack(T* to, Int64 at, const Math (&values)[kPack]) {
 // What some columns are scaled by and added to, where there is such.
 template <int kPack>
 struct Scales {
-  Pack<T, kPack> gamma;
-  Pack<T, kPack> beta;
+  Pack<T, kPack> gamma{};
+  Pack<T, kPack> beta{};
 
   TUNABLEOP_METHOD void Load(const LayerNormArgs& args, Int64 at) {
     if (args.gamma != nullptr) gamma = LoadPack<T, kPack>(static_cast<const T*>(args.gamma) + at);
