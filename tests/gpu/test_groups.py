@@ -29,7 +29,7 @@ def cases() -> list[Any]:
         pytest.param(test, id=f"{module.__name__}.{name}")
         for module in MODULES
         for name, test in vars(module).items()
-        if name.startswith("test_") and hasattr(test, "body")
+        if name.startswith("test_") and hasattr(test, "body") and not test.only_simulated
     ]
 
 

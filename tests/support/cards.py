@@ -55,9 +55,15 @@ def environment(flavour: str | None, **more: str) -> dict[str, str]:
 
 
 def on_card(
-    *flavours: str | None, check: Callable[[subprocess.CompletedProcess[str]], None] | None = None, **env: str
+    *flavours: str | None,
+    check: Callable[[subprocess.CompletedProcess[str]], None] | None = None,
+    only_simulated: bool = False,
+    **env: str,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Runs the test once for each flavour. Its other parameters must be what JSON can hold."""
+    """Runs the test once for each flavour. Its other parameters must be what JSON can hold.
+
+    `only_simulated`: it asks the simulation something, and is not for a real card (tests/gpu).
+    """
 
     def decorate(body: Callable[..., None]) -> Callable[..., None]:
         parameters = list(inspect.signature(body).parameters.values())
@@ -83,6 +89,7 @@ def on_card(
         flavour = inspect.Parameter("flavour", inspect.Parameter.POSITIONAL_OR_KEYWORD)
         test.__signature__ = inspect.Signature([flavour, *parameters])  # type: ignore[attr-defined]
         test.body = body  # type: ignore[attr-defined]
+        test.only_simulated = only_simulated  # type: ignore[attr-defined]
         return test
 
     return decorate
