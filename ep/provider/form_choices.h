@@ -48,9 +48,11 @@ struct FormCall {
   FormKey key;
   size_t usual = 0;      // the form that runs where nothing was measured
   bool weights = false;  // it reads constants that other layers may have pushed out of the caches
-  // For measuring: what it writes, and a product with as many terms (tuner/form_answers.h).
+  // For measuring: what it writes, a product with as many terms (tuner/form_answers.h), and the
+  // memory that its forms take beside, at most.
   std::span<const FormAnswer> answers;
   Problem like;
+  size_t bytes = 0;
 };
 
 // What is known of one key. Lives as long as the FormChoices it is of.

@@ -1,4 +1,5 @@
 // SessionState: which form runs of a kernel that has several.
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -110,52 +111,11 @@ Status SessionState::RunAllForms(const FormCall& call, const RunOfForm& run, std
   return run(call.usual);
 }
 
-Status SessionState::MeasureForm(FormChoice& choice, const FormCall& call, const DeviceQueue& queue,
-                                 const RunOfForm& run) {
-  const auto put_off = [&](int64_t for_ns) {
-    choice.next_try_ns.store(SteadyNow() + for_ns, std::memory_order_relaxed);
-  };
-  const bool on_demand = collecting_.load(std::memory_order_relaxed);
-  if ((budget_.Exhausted() && !on_demand) ||
-      no_memory_until_ns_.load(std::memory_order_relaxed) > SteadyNow()) {
-    put_off(kPutOffNs);
-    return run(choice.form.load());
-  }
-  // Once each, in which their products are measured by themselves, and once more to see that they
-  // were.
-  std::string failure;
-  TUNABLEOP_RETURN_IF_ERROR(RunAllForms(call, run, failure));
-  const WithoutMeasuring here;
-  if (failure.empty()) TUNABLEOP_RETURN_IF_ERROR(RunAllForms(call, run, failure));
-  const std::span<const char* const> names = call.key.group->forms;
-  FormRecord record{choice.key.group->name,
-                    choice.shape,
-                    names[call.usual],
-                    names[call.usual],
-                    FormIdentity(),
-                    0.0,
-                    0.0,
-                    false,
-                    UnixSeconds()};
-  const std::string about = record.group + " (" + record.shape + "): ";
-  if (!failure.empty()) {
-    Note(about + failure);
-    if (forms_.Put(choice, call.usual, std::move(record), failure)) choice_changes_.fetch_add(1);
-    return Status::Ok();
-  }
-  std::unique_lock measuring(Measuring(), std::try_to_lock);
-  if (here.unmeasured() > 0 || !measuring.owns_lock()) {
-    if (!measuring.owns_lock()) MeasuringWanted().store(SteadyNow(), std::memory_order_relaxed);
-    put_off(kPutOffNs);
-    return Status::Ok();
-  }
-  std::vector<size_t> order = {call.usual};
-  for (size_t form = 0; form < names.size(); ++form) {
-    if (form != call.usual) order.push_back(form);
-  }
+Result<FormResult> SessionState::RaceInOrder(std::span<const size_t> order, const FormCall& call,
+                                             const DeviceQueue& queue, const RunOfForm& run) {
   std::vector<Form> forms;
   for (const size_t form : order) {
-    forms.push_back({names[form], [&run, form] { return run(form); }});
+    forms.push_back({call.key.group->forms[form], [&run, form] { return run(form); }});
   }
   FormOptions options;
   options.min_gain = options_.tuner.min_gain;
@@ -168,10 +128,64 @@ Status SessionState::MeasureForm(FormChoice& choice, const FormCall& call, const
   const int64_t begin = SteadyNow();
   Result<FormResult> raced = RaceForms(forms, call.answers, call.like, queue, options);
   const int64_t spent_ns = SteadyNow() - begin;
-  measuring.unlock();
   budget_.Spend(static_cast<double>(spent_ns) * 1e-6);
   tuning_microseconds_.fetch_add(spent_ns / 1000, std::memory_order_relaxed);
   dirty_.store(true, std::memory_order_relaxed);
+  return raced;
+}
+
+Status SessionState::MeasureForm(FormChoice& choice, const FormCall& call, const DeviceQueue& queue,
+                                 const RunOfForm& run) {
+  const auto put_off = [&](int64_t for_ns) {
+    choice.next_try_ns.store(SteadyNow() + for_ns, std::memory_order_relaxed);
+  };
+  const bool on_demand = collecting_.load(std::memory_order_relaxed);
+  if ((budget_.Exhausted() && !on_demand) ||
+      no_memory_until_ns_.load(std::memory_order_relaxed) > SteadyNow()) {
+    put_off(kPutOffNs);
+    return run(choice.form.load());
+  }
+  const std::span<const char* const> names = call.key.group->forms;
+  FormRecord record{choice.key.group->name,
+                    choice.shape,
+                    names[call.usual],
+                    names[call.usual],
+                    FormIdentity(),
+                    0.0,
+                    0.0,
+                    false,
+                    UnixSeconds()};
+  const std::string about = record.group + " (" + record.shape + "): ";
+  const auto keep_usual = [&](const std::string& why) {
+    Note(about + why);
+    if (forms_.Put(choice, call.usual, std::move(record), why)) choice_changes_.fetch_add(1);
+  };
+  if (call.bytes > options_.tuner.max_scratch_bytes) {
+    keep_usual("not measured: its forms take more memory than max_tuning_bytes");
+    return run(call.usual);
+  }
+  // Once each, in which their products are measured by themselves, and once more to see that they
+  // were.
+  std::string failure;
+  TUNABLEOP_RETURN_IF_ERROR(RunAllForms(call, run, failure));
+  const WithoutMeasuring here;
+  if (failure.empty()) TUNABLEOP_RETURN_IF_ERROR(RunAllForms(call, run, failure));
+  if (!failure.empty()) {
+    keep_usual(failure);
+    return Status::Ok();
+  }
+  std::unique_lock measuring(Measuring(), std::try_to_lock);
+  if (here.unmeasured() > 0 || !measuring.owns_lock()) {
+    if (!measuring.owns_lock()) MeasuringWanted().store(SteadyNow(), std::memory_order_relaxed);
+    put_off(kPutOffNs);
+    return Status::Ok();
+  }
+  std::vector<size_t> order = {call.usual};
+  for (size_t form = 0; form < names.size(); ++form) {
+    if (form != call.usual) order.push_back(form);
+  }
+  Result<FormResult> raced = RaceInOrder(order, call, queue, run);
+  measuring.unlock();
   if (!raced.ok()) {
     const Status status = raced.TakeStatus();
     if (status.code() == StatusCode::kInternal)

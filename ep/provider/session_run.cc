@@ -5,6 +5,7 @@
 
 #include "gemm/device_queue.h"
 #include "provider/session_state.h"
+#include "provider/without_measuring.h"
 #include "tuner/clock.h"
 #include "tuner/deny_list.h"
 
@@ -45,6 +46,10 @@ Fallback ReasonOf(const Entry& entry, TuningMode mode) noexcept {
 }
 
 }  // namespace
+
+inline void SessionState::CountHit(GemmNode& node, uint64_t hash) const noexcept {
+  if (!target_.is_gpu() || !WithoutMeasuring::Here()) node.counters.Hit(hash);
+}
 
 Status SessionState::Run(const Problem& problem, const Operands& operands, Executor& executor,
                          GemmNode& node) {

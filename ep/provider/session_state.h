@@ -35,7 +35,7 @@
 #include "provider/stock_backend.h"
 #include "provider/target.h"
 #include "provider/trace.h"
-#include "provider/without_measuring.h"
+#include "tuner/form_race.h"
 #include "tuner/machine_watch.h"
 #include "tuner/tuner.h"
 
@@ -198,9 +198,7 @@ class SessionState {
     return RunOnCopy(entry, operands, executor, node);
   }
   // Calls that measure forms are nobody's.
-  void CountHit(GemmNode& node, uint64_t hash) const noexcept {
-    if (!target_.is_gpu() || !WithoutMeasuring::Here()) node.counters.Hit(hash);
-  }
+  void CountHit(GemmNode& node, uint64_t hash) const noexcept;
   // A graph is being captured on the card's stream.
   static bool IsCapturing(const Executor& executor) noexcept;
   // The kernel for an unmeasured problem: that of the nearest measured m, or the default.
@@ -263,6 +261,9 @@ class SessionState {
                      const RunOfForm& run);
   // Each once. `failure`: of another form than the usual one.
   static Status RunAllForms(const FormCall& call, const RunOfForm& run, std::string& failure);
+  // `order`: the usual form first. The caller holds the lock on measuring.
+  Result<FormResult> RaceInOrder(std::span<const size_t> order, const FormCall& call,
+                                 const DeviceQueue& queue, const RunOfForm& run);
   std::string FormIdentity() const;  // what FormRecord::library_identity is here
   size_t TakeForms(std::vector<FormRecord> records, std::string_view origin,
                    std::vector<std::string>& refused);

@@ -155,3 +155,66 @@ def test_nothing_is_measured_while_a_graph_is_captured() -> None:
 def test_what_was_queued_before_costs_none_of_the_budget() -> None:
     result = race(form("one", 20 * US), form("two", 10 * US), card={"busy_ms": 500.0}, max_ms=20)
     assert result["winner"] == "two"
+
+
+# ---- what is known of shapes --------------------------------------------------------------------
+
+SHAPE = "M=5,N=7,fp16,tf32"
+
+
+def test_a_shape_is_looked_at_until_it_is_settled() -> None:
+    choices = native.FormChoices()
+    assert choices.find(5, 7) is None
+    assert choices.add(5, 7, 0)
+    assert choices.find(5, 7) == -1
+    assert choices.find(7, 5) is None
+    assert choices.adopt(5, 7) == (False, False, "")
+    assert choices.put(5, 7, 1, 1.5)
+    assert choices.find(5, 7) == 1
+    assert choices.records() == [f"{SHAPE}: two"]
+    assert choices.views() == [f"{SHAPE}: two, why"]
+    choices.unsettle()
+    assert choices.find(5, 7) == 1, "what was measured stays"
+    assert not choices.put(5, 7, 1, 1.0), "the same form again is no change"
+
+
+def test_what_was_not_measured_is_not_kept() -> None:
+    choices = native.FormChoices()
+    assert not choices.put(5, 7, 0, 0.0)
+    assert choices.find(5, 7) == 0
+    assert choices.records() == []
+
+
+def test_what_is_handed_over_is_taken_when_it_is_wanted() -> None:
+    choices = native.FormChoices()
+    choices.take(SHAPE, "two")
+    assert choices.find(5, 7) is None
+    assert choices.adopt(5, 7) == (True, True, "")
+    assert choices.find(5, 7) == 1
+    choices.take("M=8,fp16,tf32", "two")  # of another one
+    assert choices.find(5, 7) == 1
+    choices.take(SHAPE, "one")
+    assert choices.find(5, 7) == -2
+    assert choices.adopt(5, 7) == (True, True, "")
+    assert choices.find(5, 7) == 0
+    assert sorted(choices.records()) == ["M=5,N=7,fp16,tf32: one", "M=8,fp16,tf32: two"]
+
+
+def test_a_form_that_the_group_does_not_have_is_refused_once() -> None:
+    choices = native.FormChoices()
+    choices.take(SHAPE, "three")
+    adopted, changed, refused = choices.adopt(5, 7)
+    assert (adopted, changed) == (False, False)
+    assert refused.startswith(f"form (Group, {SHAPE}): field 'form': expected one that the group has")
+    assert choices.adopt(5, 7) == (False, False, "")
+    assert choices.records() == []
+
+
+def test_there_is_room_for_so_many() -> None:
+    choices = native.FormChoices()
+    most = native.FormChoices.most
+    assert all(choices.add(m, 1, 1) for m in range(most))
+    assert not choices.add(most, 1, 0)
+    assert choices.add(most - 1, 1, 1)
+    assert choices.find(most, 1) is None
+    assert all(choices.find(m, 1) == -2 for m in range(most))

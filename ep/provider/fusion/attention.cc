@@ -239,7 +239,8 @@ class FusedAttention final : public FusedKernel {
                         tiles_ ? kOneKernel : kApart,
                         /*weights=*/false,
                         {&answer, 1},
-                        like};
+                        like,
+                        apart_.Bytes(shape)};
     return state_->RunInForm(call, context.queue(), [&](size_t form) {
       return form == kOneKernel ? RunOneKernel(context, tensors, shape)
                                 : apart_.Run(context, tensors, shape, seen[3].dims);

@@ -45,6 +45,12 @@ Status AttentionApart::Init(const FusedInfo& info, ONNXTensorElementDataType typ
   return Status::Ok();
 }
 
+size_t AttentionApart::Bytes(const device::AttentionShape& shape) const noexcept {
+  const int64_t of_head =
+      shape.queries * shape.keys + 2 * (shape.queries + shape.keys) * shape.size;
+  return static_cast<size_t>(shape.batches * shape.heads * of_head) * bytes_;
+}
+
 AttentionApart::Heads AttentionApart::WithoutGaps(void* data, const Batches& of, int64_t rows,
                                                   int64_t columns) noexcept {
   return {data, of.heads * rows * columns, rows * columns, columns};

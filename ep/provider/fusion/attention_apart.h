@@ -26,6 +26,9 @@ class AttentionApart {
   static std::vector<ModuleName> Modules(ONNXTensorElementDataType type,
                                          ONNXTensorElementDataType mask);
 
+  // What Run takes of the card's memory, at most.
+  size_t Bytes(const device::AttentionShape& shape) const noexcept;
+
   // Vectors of q, k, v and the result are contiguous; `tensors.mask` is of `mask_dims`, without
   // gaps. There are keys, and the result has elements. Queues the work.
   Status Run(const OpContext& context, const device::AttentionTensors& tensors,

@@ -77,7 +77,8 @@ class FusedProjections final : public FusedKernel {
         rows <= kFewRows ? kOneProduct : kThreeProducts,
         /*weights=*/true,
         answers,
-        like};
+        like,
+        static_cast<size_t>(rows * products_.width()) * bytes_};
     return products_.state()->RunInForm(call, context.queue(), [&](size_t form) {
       return form == kOneProduct ? RunAsOne(context, a, rows, outs)
                                  : RunApart(context, a, rows, outs);

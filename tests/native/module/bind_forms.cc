@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "gemm/device_queue.h"
 #include "module/fake_card.h"
 #include "module/module.h"
+#include "provider/form_choices.h"
 #include "tuner/form_race.h"
 
 namespace py = pybind11;
@@ -129,12 +131,75 @@ py::dict RaceOnCard(const std::vector<py::dict>& specs, const Problem& like,
   return d;
 }
 
+constexpr const char* kForms[] = {"one", "two"};
+constexpr const char* kSizes[] = {"M", "N"};
+constexpr FormGroup kGroup = {"Group", kForms, kSizes};
+
+// FormChoices of one group, keyed by two sizes.
+class Choices {
+ public:
+  static FormKey KeyOf(int64_t m, int64_t n) {
+    return {&kGroup, DataType::kFloat16, Precision::kTf32, {m, n}};
+  }
+  // The form that runs; none: not met; negative: not settled.
+  std::optional<int> Find(int64_t m, int64_t n) const {
+    const FormChoice* choice = choices_.Find(KeyOf(m, n));
+    if (choice == nullptr) return std::nullopt;
+    const int form = static_cast<int>(choice->form.load());
+    return choice->settled ? form : -1 - form;
+  }
+  bool Add(int64_t m, int64_t n, size_t usual) {
+    return choices_.FindOrAdd(KeyOf(m, n), usual) != nullptr;
+  }
+  void Take(const std::string& shape, const std::string& form) {
+    choices_.Take({"Group", shape, form, "one", "", 1.0, 2.0, false, 1}, "a file");
+  }
+  py::tuple Adopt(int64_t m, int64_t n) {
+    bool changed = false;
+    std::string refused;
+    const bool adopted = choices_.Adopt(*choices_.FindOrAdd(KeyOf(m, n), 0), changed, refused);
+    return py::make_tuple(adopted, changed, refused);
+  }
+  bool Put(int64_t m, int64_t n, size_t form, double ms) {
+    FormChoice* choice = choices_.FindOrAdd(KeyOf(m, n), 0);
+    return choices_.Put(
+        *choice, form, {"Group", choice->shape, kForms[form], "one", "", ms, 2.0, false, 1}, "why");
+  }
+  void Unsettle() { choices_.Unsettle(); }
+  std::vector<std::string> Records() const {
+    std::vector<std::string> lines;
+    for (const FormRecord& r : choices_.Records()) lines.push_back(r.shape + ": " + r.form);
+    return lines;
+  }
+  std::vector<std::string> Views() const {
+    std::vector<std::string> lines;
+    for (const FormChoices::View& v : choices_.Views()) {
+      lines.push_back(v.record.shape + ": " + v.record.form + ", " + v.why);
+    }
+    return lines;
+  }
+
+ private:
+  FormChoices choices_;
+};
+
 }  // namespace
 
 void BindForms(py::module_& module) {
   module.def("race_forms", &RaceOnCard, py::arg("forms"), py::arg("like"),
              py::arg("card") = py::dict(),
              "Races forms on a fake card with a virtual clock; options are those of FormOptions.");
+  py::class_<Choices>(module, "FormChoices")
+      .def(py::init<>())
+      .def("find", &Choices::Find)
+      .def("add", &Choices::Add)
+      .def("take", &Choices::Take)
+      .def("adopt", &Choices::Adopt)
+      .def("put", &Choices::Put)
+      .def("unsettle", &Choices::Unsettle)
+      .def("records", &Choices::Records)
+      .def("views", &Choices::Views)
+      .def_property_readonly_static("most", [](const py::object&) { return FormChoices::kMost; });
 }
 
 }  // namespace tunableop::bindings
