@@ -108,7 +108,7 @@ SIM_API int cudaDeviceGetAttribute(int* value, int attribute, int device) {
     case 38:  // cudaDevAttrL2CacheSize
       *value = static_cast<int>(card.cache.bytes());
       return 0;
-    case 75:  // cudaDevAttrComputeCapabilityMajor
+    case 75:                                         // cudaDevAttrComputeCapabilityMajor
       *value = std::stoi(card.arch.substr(3)) / 10;  // "sm_90"
       return 0;
     case 76:  // cudaDevAttrComputeCapabilityMinor
