@@ -26,6 +26,7 @@ TUNABLEOP_DEVICE void RunPacks(const SplitColumnsArgs& args) {
       first = args.end0;
       end = args.end1;
     }
+    if (out == nullptr) continue;
     StorePack(out + (row * (end - first) + (column - first)) * kPack, pack);
   }
 }

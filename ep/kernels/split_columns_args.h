@@ -6,7 +6,7 @@
 namespace tunableop::device {
 
 // x [rows, columns]: its first columns are out0, up to `end0`, the next ones out1, up to `end1`,
-// and the rest out2. All in packs where `packed`.
+// and the rest out2. An output may be null: it is left out. All in packs where `packed`.
 struct SplitColumnsArgs {
   const void* x;
   void* out0;

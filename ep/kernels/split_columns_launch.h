@@ -8,8 +8,8 @@
 
 namespace tunableop::device {
 
-// x [rows, the sum of `columns`] to three tensors [rows, columns[i]], each without gaps. `bytes`:
-// of one element. Nothing: 2^31 columns and more.
+// x [rows, the sum of `columns`] to three tensors [rows, columns[i]], each without gaps or null.
+// `bytes`: of one element. Nothing: 2^31 columns and more.
 std::optional<Prepared<SplitColumnsArgs>> PrepareSplitColumns(const void* x,
                                                               const std::array<void*, 3>& outs,
                                                               int64_t rows,

@@ -5,6 +5,7 @@
 
 #include "provider/kernels/element.h"
 #include "provider/kernels/op_kernels.h"
+#include "provider/kernels/split.h"
 
 namespace tunableop {
 namespace {
@@ -88,6 +89,9 @@ std::optional<ModuleName> ModuleOf(const Operator& op, const NodeView& node) {
       module.t0 = WidthType(type);
       module.t1 = ModuleType(node.InputType(1));
       break;
+  }
+  if (family->create == &CreateSplit && SplitsAtOnce(node.outputs().size(), type)) {
+    module.family = "split_columns";
   }
   if (module.t0.empty() || module.t1.empty()) return std::nullopt;
   return module;

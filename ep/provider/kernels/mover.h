@@ -13,12 +13,17 @@ namespace tunableop {
 class Mover : public OpKernel {
  public:
   Status Init(const OpInfo& info) override {
-    type_ = info.InputType(0);
-    bytes_ = ElementBytes(type_);
+    InitType(info);
     return Find("copy", WidthType(type_), WidthType(type_), "copy", &copy_);
   }
 
  protected:
+  // For one that needs no copies by strides.
+  void InitType(const OpInfo& info) noexcept {
+    type_ = info.InputType(0);
+    bytes_ = ElementBytes(type_);
+  }
+
   // `call`: from ep/kernels/copy_launch.h.
   Status Move(const OpContext& context,
               const std::optional<device::Prepared<device::CopyArgs>>& call,

@@ -1,4 +1,4 @@
-// Operators that take tensors apart and put them together: Concat, Split, Slice.
+// Operators that take tensors apart and put them together: Concat, Slice.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -62,79 +62,6 @@ class Concat final : public Mover {
   }
 
   int64_t axis_ = 0;
-};
-
-class Split final : public Mover {
- public:
-  Status Init(const OpInfo& info) override {
-    axis_ = info.Int("axis", 0);
-    sizes_ = info.Ints("split");
-    outputs_ = info.outputs();
-    return Mover::Init(info);
-  }
-
-  Status Compute(OpContext& context) const override {
-    Result<DeviceTensor> input = context.Input(0);
-    if (!input.ok()) return input.TakeStatus();
-    const DeviceTensor& x = input.value();
-    const std::optional<size_t> axis = AxisOf(axis_, x.dims.size());
-    if (!axis) return context.NoSuchAxis(axis_, x.dims);
-    Result<std::vector<int64_t>> sizes = Sizes(context, x.dims[*axis]);
-    if (!sizes.ok()) return sizes.TakeStatus();
-    device::Dims starts(x.dims);
-    device::Dims steps(x.dims);
-    device::Dims dims(x.dims);
-    for (int i = 0; i < starts.rank(); ++i) {
-      starts[i] = 0;
-      steps[i] = 1;
-    }
-    for (size_t i = 0; i < sizes.value().size(); ++i) {
-      const auto at = static_cast<int>(*axis);
-      dims[at] = sizes.value()[i];
-      Result<DeviceTensor> output = context.Output(i, dims.view());
-      if (!output.ok()) return output.TakeStatus();
-      if (output.value().present() && output.value().elements() > 0) {
-        TUNABLEOP_RETURN_IF_ERROR(
-            Move(context,
-                 device::PrepareSlice(x.data, x.dims, starts.view(), steps.view(),
-                                      output.value().data, dims.view(), bytes()),
-                 x, output.value()));
-      }
-      starts[at] += sizes.value()[i];
-    }
-    return Status::Ok();
-  }
-
- private:
-  Result<std::vector<int64_t>> Sizes(const OpContext& context, int64_t whole) const {
-    std::optional<std::vector<int64_t>> sizes = sizes_;
-    if (!sizes) {
-      Result<std::optional<std::vector<int64_t>>> given = context.HostInts(1);
-      if (!given.ok()) return given.TakeStatus();
-      sizes = std::move(given).value();
-    }
-    if (!sizes) {  // equal parts, of which the last may be smaller
-      const auto count = static_cast<int64_t>(outputs_);
-      const int64_t part = (whole + count - 1) / count;
-      sizes.emplace();
-      for (int64_t begin = 0, i = 0; i < count; ++i, begin += part) {
-        sizes->push_back(std::clamp<int64_t>(whole - begin, 0, part));
-      }
-    }
-    int64_t sum = 0;
-    for (const int64_t size : *sizes) sum += size;
-    const bool negative =
-        std::any_of(sizes->begin(), sizes->end(), [](int64_t s) { return s < 0; });
-    if (sum != whole || negative || sizes->size() != outputs_) {
-      return context.Error(StatusCode::kInvalidArgument,
-                           std::to_string(whole) + " cannot be split into " + DimsText(*sizes));
-    }
-    return *std::move(sizes);
-  }
-
-  int64_t axis_ = 0;
-  std::optional<std::vector<int64_t>> sizes_;
-  size_t outputs_ = 1;
 };
 
 class Slice final : public Mover {
@@ -230,9 +157,6 @@ OrtStatus* CreateConcat(void* state, const OrtKernelInfo* info, OrtKernelImpl** 
 }
 OrtStatus* CreateSlice(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept {
   return CreateOpKernel<Slice>(state, info, kernel);
-}
-OrtStatus* CreateSplit(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept {
-  return CreateOpKernel<Split>(state, info, kernel);
 }
 
 }  // namespace tunableop
