@@ -23,7 +23,7 @@ $(VENV)/.installed: $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	rm -rf dist
-	@echo "building the wheel, without further words: some two minutes on two free cores"
+	@echo "building the wheel, without further words: some four minutes on two free cores"
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist $(TESTS_FLAG) $(TOGETHER_FLAG) $(WHEEL_FLAGS) .
 	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps dist/*.whl
 	$(BIN)/python -m pip install --quiet "onnxruntime-ep-tunableop[openblas,models]" --find-links dist

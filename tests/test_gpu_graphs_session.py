@@ -12,8 +12,9 @@ import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
 import pytest
 from onnx import helper, numpy_helper
+from onnxruntime_ep_tunableop import _devices
 from support.captured import K, answer, captures, chain, model, numbered, weights, whole
-from support.cards import BOTH, count, faults, memory_used, on_card
+from support.cards import BOTH, backend, count, faults, memory_used, on_card
 from support.waiting import until
 
 RNG = np.random.default_rng(1)
@@ -204,6 +205,35 @@ def test_a_model_that_onnxruntime_captures_no_graphs_of_is_run_without() -> None
         for _ in range(3):
             assert made.run(None, {"X": whole(RNG, 4)})[0].shape == (4, K)
     assert count("captures") == 0
+
+
+@captures
+@on_card(*BOTH)
+def test_a_session_with_graphs_asks_for_no_other_provider_of_the_card() -> None:
+    """But where a graph cannot be: then it is as without."""
+    asked: list[str] = []
+
+    def beside(device: Any, precision: str) -> list[Any]:
+        asked.append(device.id)
+        return []
+
+    _devices.beside = beside
+    session = make()
+    check(session, 4)
+    assert graphs(session).enabled
+    assert asked == []
+    make(enable_graph=False)
+    assert asked == [f"{backend()}:0"]
+    weight = numpy_helper.from_array(weights()[0], "W")
+    nodes = [
+        helper.make_node("MatMul", ["X", "W"], ["h"]),
+        helper.make_node("Hardmax", ["h"], ["Y"]),  # has no kernel of ours
+    ]
+    session = make(model(nodes, [weight]))
+    assert not graphs(session).enabled
+    assert len(asked) == 2
+    make(claim="all")  # what the caller says stands
+    assert len(asked) == 3
 
 
 @on_card(None)

@@ -26,7 +26,9 @@ logger = logging.getLogger("tunableop")
 
 _saved_at_exit: weakref.WeakSet[InferenceSession] = weakref.WeakSet()
 
+CLAIM = "claim"
 GRAPHS = "enable_graph"
+GRAPHS_ORT = (1, 26)  # the first that captures them for a plugin provider
 GROUPS = "fused_groups"
 NO_CPU_FALLBACK = "session.disable_cpu_ep_fallback"
 
@@ -124,7 +126,9 @@ class InferenceSession(ort.InferenceSession):
         buckets: "pow2" lets one measured m serve its whole range (1, 2, 3-4, 5-8 ...), "off" measures each.
         trace: CSV file to which every sample of every measurement is appended.
         fused_groups: on a card, nodes for which there is one kernel (a product and its biases) run as one.
-        enable_graph: on a card, capture runs into graphs and replay those (onnxruntime >= 1.26).
+        enable_graph: on a card, capture runs into graphs and replay those (onnxruntime >= 1.26). A graph
+            takes nodes of one provider only: unless `claim` or `providers` is given, the whole model is ours
+            then, without ONNX Runtime's own provider for the card; where that cannot be, there is no graph.
         max_graphs: graphs at the same time, at most; the least recently used go.
         graph_memory: bytes of the card that belong to graphs, at most; 0: a quarter of its memory.
         kwargs: what else `ort.InferenceSession` takes.
@@ -231,9 +235,12 @@ class InferenceSession(ort.InferenceSession):
         entry = _options.config_entry(options, _options.PREFIX + GRAPHS)
         wants_graphs = (texts.get(GRAPHS) or entry) == "1"
         why_none = ""
+        # A graph takes nodes of one provider only, which is then ours.
+        claimed = texts.get(CLAIM) or _options.config_entry(options, _options.PREFIX + CLAIM) or "auto"
+        whole = wants_graphs and claimed == "auto" and ort_version() >= GRAPHS_ORT
         try:
             try:
-                self._create(model, options, others, texts, kwargs)
+                self._create(model, options, others, texts, kwargs, whole=whole)
             except Exception as error:
                 why_none = _graphs.refusal(error) if wants_graphs else ""
                 if not why_none:
@@ -261,7 +268,10 @@ class InferenceSession(ort.InferenceSession):
         others: list[Provider] | None,
         texts: dict[str, str],
         kwargs: dict[str, Any],
+        *,
+        whole: bool = False,
     ) -> None:
+        """`whole`: where the caller named no provider, the model is to be a card's without another one."""
         argument = _arguments.model_argument(model)
         if _arguments.has_providers(options):
             # The options carry providers, ours among them (see session_options): they decide.
@@ -272,7 +282,10 @@ class InferenceSession(ort.InferenceSession):
         device = _arguments.choose(texts, options)
         added: list[Provider] = []
         if others is None:
-            added = _arguments.stock(device, texts, options) if ort_version() >= BY_NAME_ORT else []
+            if whole and device.backend != "cpu":
+                texts = texts | {CLAIM: "all"}
+            elif ort_version() >= BY_NAME_ORT:
+                added = _arguments.stock(device, texts, options)
             # ONNX Runtime adds the CPU itself, and refuses to be told to when falling back to it is off.
             alone = _options.config_entry(options, NO_CPU_FALLBACK) == "1"
             others = added if alone else [*added, CPU_PROVIDER]
