@@ -612,6 +612,8 @@ def grouped() -> Iterator[Case]:
                 past = [*before]
             rest = [*past, np.array(lengths, I32) - 1, np.array(max(lengths), I32), *tables]
             scale: dict[str, Any] = {"scale": 0.3} if s == 3 else {}
+            if room == 7 or lengths == (5, 3):
+                scale["softcap"] = 0.8
             if room > 7:
                 scale["local_window_size"] = 4
             for inputs in ([q, k, v], [np.concatenate([q, k, v], axis=2), None, None]):

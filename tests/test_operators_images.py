@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -121,6 +122,68 @@ def conv3() -> Iterator[Case]:
             yield Case("Conv", inputs[:2], window, opset=22, constants=(1,), loose=8.0)
 
 
+def resize() -> Iterator[Case]:
+    places = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+    sizes: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+        ((2, 3, 5, 6), (2, 3, 10, 12)),
+        ((1, 2, 6, 7), (1, 2, 3, 9)),
+        ((1, 1, 1, 5), (1, 1, 4, 1)),
+        ((4, 6), (7, 5)),
+        ((1, 2, 3, 4, 5), (1, 2, 6, 5, 4)),
+    ]
+    for (shape, to), place in itertools.product(sizes, places):
+        how: dict[str, Any] = {"coordinate_transformation_mode": place}
+        for rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
+            nearest = how | {"nearest_mode": rounding}
+            yield Case("Resize", [some(shape), None, None, ints(*to)], nearest, opset=13, constants=(3,))
+        linear = how | {"mode": "linear"}
+        yield Case(
+            "Resize", [some(shape), None, None, ints(*to)], linear, opset=13, constants=(3,), loose=8.0
+        )
+        yield Case(
+            "Resize", [some(shape, F16), None, None, ints(*to)], linear, opset=19, constants=(3,), loose=2.0
+        )
+        factors = np.array([b / a for a, b in zip(shape, to, strict=True)], F32) * F32(1.01)
+        factors[: -2 if len(shape) < 5 else -3] = 1
+        yield Case("Resize", [some(shape), None, factors], linear, opset=13, constants=(2,), loose=8.0)
+        yield Case("Resize", [some(shape), np.zeros(0, F32), factors], how, opset=11, constants=(2,))
+    for mode in ("nearest", "linear"):
+        symmetric = {"coordinate_transformation_mode": "half_pixel_symmetric", "mode": mode}
+        image, factor = some((1, 2, 5, 7)), np.array([1.7, 0.6], F32)
+        yield Case(
+            "Resize", [image, None, factor], symmetric | {"axes": [2, 3]}, opset=19, loose=8.0, constants=(2,)
+        )
+        yield Case(
+            "Resize",
+            [image, None, None, ints(9, 3)],
+            {"mode": mode, "axes": [-2, -1]},
+            opset=18,
+            loose=8.0,
+            constants=(3,),
+        )
+
+
+def top_k() -> Iterator[Case]:
+    for shape, axis in (
+        ((3, 40), -1),
+        ((3, 40), 0),
+        ((2, 5, 4), 1),
+        ((700,), 0),
+        ((2, 3000), 1),
+        ((64, 8), -1),
+    ):
+        for dtype in (F32, F64, I64, I32):
+            for kept in {1, min(2, shape[axis]), shape[axis] if shape[axis] < 100 else 9}:
+                for largest in (0, 1):
+                    attributes = {"axis": axis, "largest": largest}
+                    yield Case("TopK", [some(shape, dtype), ints(kept)], attributes, opset=11, outputs=2)
+    yield Case("TopK", [np.ones((2, 50), F32), ints(7)], opset=11, outputs=2, note="equal")
+    yield Case("TopK", [some((2, 5)), ints(0)], opset=11, outputs=2)
+    lowest = np.full((1, 40), -np.inf, F32)
+    yield Case("TopK", [lowest, ints(3)], opset=11, outputs=2, note="lowest")
+    yield Case("TopK", [-lowest, ints(3)], {"largest": 0}, opset=11, outputs=2, note="highest")
+
+
 def more_activations() -> Iterator[Case]:
     for dtype in (F32, F16):
         x = some((3, 41), dtype, 1, -4, 4)
@@ -188,7 +251,7 @@ def products() -> Iterator[Case]:
     yield Case("Einsum", [some((3, 0)), some((0, 5))], {"equation": "bi,ij->bj"})
 
 
-EVERY = (pool, channels, squares, one_hot, conv3, more_activations, products)
+EVERY = (pool, channels, squares, one_hot, conv3, resize, top_k, more_activations, products)
 FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {family.__name__: family for family in EVERY}
 
 
@@ -212,7 +275,7 @@ def test_what_is_claimed_without_its_shapes_is_right_too(family: str, shapes: Sh
 @on_card("rocm7")
 def test_what_is_no_product_or_counts_otherwise_is_refused_in_words() -> None:
     x, square = random((2, 3), 1), random((1, 1, 4, 4), 2)
-    row = random((1,), 3)
+    row, region, factors = random((1,), 3), np.zeros(8, F32), np.ones(4, F32)
     training = {"training_mode": 1}
     cases: list[tuple[str, list[Array], dict[str, Any], str, str]] = [
         ("Einsum", [x, x, x], {"equation": "ij,ij,ij->i"}, "", "ij,ij,ij->i is no product of two operands"),
@@ -227,6 +290,14 @@ def test_what_is_no_product_or_counts_otherwise_is_refused_in_words() -> None:
             {"kernel_shape": [2, 2], "storage_order": 1},
             "",
             "places counted by columns have no kernel",
+        ),
+        ("Resize", [square, region, factors], {"mode": "cubic"}, "", "mode=cubic has no kernel"),
+        (
+            "Resize",
+            [square, region, factors],
+            {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"},
+            "",
+            "places of tf_crop_and_resize have no kernel",
         ),
         ("OneHot", [x, np.array(3, F32), random((2,), 4)], {}, "", "indices of type fp32 have no kernel"),
     ]

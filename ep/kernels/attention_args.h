@@ -52,6 +52,7 @@ struct AttentionArgs {
   UInt32 lanes;       // threads of a query: see TeamOf
   UInt32 team_split;  // teams of a block that share the keys of one query: a power of two
   float scale;
+  float cap;  // of a score, before masks: cap * tanh(score / cap); 0: none
   float fill;
   float least_weight;  // of a row's sum, whose weight is 1 or more but where nothing counts: 0
                        // makes that NaN, as the formula does, and anything else 0

@@ -88,6 +88,7 @@ AttentionArgs ArgsOf(const AttentionTensors& tensors, const AttentionShape& shap
           ? 1
           : 0;
   args.scale = shape.scale;
+  args.cap = shape.cap;
   args.least_weight = shape.zeros_for_nothing ? std::numeric_limits<float>::min() : 0.0F;
   return args;
 }
@@ -190,7 +191,7 @@ std::optional<AttentionCall> PrepareAttention(const AttentionTensors& tensors,
   AttentionCall made{};
   AttentionArgs& args = made.call.args;
   args = ArgsOf(tensors, shape, bytes);
-  const bool tiles = means.tiles && ValueSize(shape) == shape.size &&
+  const bool tiles = means.tiles && ValueSize(shape) == shape.size && shape.cap == 0.0F &&
                      AttentionTilesFamily(type, shape.size, true) != nullptr &&
                      InPieces(tensors, piece, bytes) && AreMultiples(tensors.out_at, piece) &&
                      IsAligned(tensors.out, 16);

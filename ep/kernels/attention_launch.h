@@ -43,6 +43,7 @@ struct AttentionShape {
   int64_t size = 0;        // numbers of a vector
   int64_t value_size = 0;  // of those of v and out; 0: the same
   float scale = 1.0F;
+  float cap = 0.0F;  // scores stay within that, softly, before masks; 0: none
   bool causal = false;
   bool past_by_end = false;
   int64_t past = 0;

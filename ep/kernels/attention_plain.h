@@ -85,6 +85,7 @@ TUNABLEOP_DEVICE void Attend(const AttentionArgs& args, const Team& team, const 
     for (UInt32 offset = team.inner >> 1; offset != 0; offset >>= 1) {
       scores[u] += ShuffleXor(scores[u], offset, team.inner);
     }
+    if (args.cap != 0.0F) scores[u] = args.cap * Tanh(scores[u] / args.cap);
     if (u >= count) {
       scores[u] = -Infinity();
     } else if (args.mask != nullptr) {

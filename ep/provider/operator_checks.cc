@@ -82,6 +82,17 @@ std::optional<std::string> NoProduct(const NodeView& node) {
   return node.inputs().size() == 2 ? SecondTypeDiffers(node) : std::nullopt;
 }
 
+std::optional<std::string> ResizeOfOthers(const NodeView& node) {
+  const std::string mode = node.String("mode", "nearest");
+  const std::string place = node.String("coordinate_transformation_mode", "half_pixel");
+  const std::string policy = node.String("keep_aspect_ratio_policy", "stretch");
+  if (mode != "nearest" && mode != "linear") return "mode=" + mode + " has no kernel";
+  if (place.starts_with("tf_")) return "places of " + place + " have no kernel";
+  if (policy != "stretch") return "keep_aspect_ratio_policy=" + policy + " has no kernel";
+  if (mode == "linear" && node.Int("antialias", 0) != 0) return "antialias has no kernel";
+  return std::nullopt;
+}
+
 std::optional<std::string> TransposedBatches(const NodeView& node) {
   if (node.Int("transBatchA", 0) != 0 || node.Int("transBatchB", 0) != 0) {
     return "transposed batches have no kernel";

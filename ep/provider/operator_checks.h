@@ -34,6 +34,8 @@ std::optional<std::string> PoolOfOthers(const NodeView& node);
 std::optional<std::string> ChannelsOfOthers(const NodeView& node);
 // Of Einsum: neither one product nor another order of one operand.
 std::optional<std::string> NoProduct(const NodeView& node);
+// Of Resize: neither the nearest element nor those around; places outside; sizes that are bounds.
+std::optional<std::string> ResizeOfOthers(const NodeView& node);
 // Of FusedMatMul.
 std::optional<std::string> TransposedBatches(const NodeView& node);
 // Indices that are no int32 or int64.

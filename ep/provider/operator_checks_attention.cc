@@ -46,16 +46,11 @@ std::optional<std::string> SizesOfHeads(int64_t queries, int64_t heads, int64_t 
          std::to_string(device::kMostAttentionSize);
 }
 
-std::optional<std::string> Capped(const NodeView& node) {
-  if (node.Float("softcap", 0.0F) != 0.0F) return "softcap has no kernel";
-  if (node.Gives(3)) return "scores as an output have no kernel";
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::optional<std::string> AttentionOfOthers(const NodeView& node) {
-  if (std::optional<std::string> why = Capped(node)) return why;
+  if (node.Float("softcap", 0.0F) != 0.0F) return "softcap has no kernel";
+  if (node.Gives(3)) return "scores as an output have no kernel";
   if (std::optional<std::string> why = OtherTypes(node, {1, 2, 4, 5})) return why;
   if (std::optional<std::string> why = Given(node, {6})) return why;
   if (node.Has(4) != node.Has(5)) return "a past of only one of keys and values has no kernel";
@@ -68,7 +63,7 @@ std::optional<std::string> AttentionOfOthers(const NodeView& node) {
 }
 
 std::optional<std::string> GroupedOfOthers(const NodeView& node) {
-  if (std::optional<std::string> why = Capped(node)) return why;
+  if (node.Gives(3)) return "scores as an output have no kernel";
   if (node.Int("local_window_size", -1) != -1 && node.Has(10)) {
     return "a local window beside an attention_bias has no kernel";
   }

@@ -174,6 +174,8 @@ constexpr auto kTable = std::to_array<Operator>({
         {.why_not = &ChannelsOfOthers}),
     Row("MaxPool", 1, 22, &CreatePool, kFloating | Types({ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8}),
         {.why_not = &PoolOfOthers}),
+    Row("Resize", 11, 19, &CreateResize, kFloating,
+        {.why_not = &ResizeOfOthers, .host_inputs = kInput1 | kInput2 | kInput3}),
     Row("SpaceToDepth", 1, 13, &CreateSquares, kMoved),
     // Elements as they are.
     Row("Concat", 4, 13, &CreateConcat, kMoved),
@@ -211,6 +213,7 @@ constexpr auto kTable = std::to_array<Operator>({
     Row("ReduceProd", 1, 18, &CreateReduce, kFloating | kWhole, {.host_inputs = kInput1}),
     Row("ReduceSum", 1, 13, &CreateReduce, kFloating | kWhole, {.host_inputs = kInput1}),
     Row("ReduceSumSquare", 1, 18, &CreateReduce, kFloating | kWhole, {.host_inputs = kInput1}),
+    Row("TopK", 10, 24, &CreateTopK, kFloating | kWhole, {.host_inputs = kInput1}),
     // Others of their kind.
     Row("Cast", 6, 25, &CreateCast, kNumbers | kBool, {.why_not = &CastsToOthers}),
     Row("CastLike", 15, 25, &CreateCast, kNumbers | kBool, {.why_not = &CastsToOthers}),

@@ -114,6 +114,56 @@ def test_one_hot(width: str, kind: str, blocks: int) -> None:
     assert np.array_equal(out, expected)
 
 
+@pytest.mark.parametrize("kind", FLOATS)
+def test_sizes(kind: str, blocks: int) -> None:
+    x = numbers((2, 3, 4, 5), kind, 1)
+    given = storage(x, kind)
+    # Twice as large, half a place apart: three quarters of the nearer, one of the farther.
+    out = np.zeros((2, 3, 8, 5), given.dtype)
+    assert kernels.resize(kind, True, given, [1, 1, 2, 1], 0, 0, out, blocks)
+    wide = np.concatenate([x[:, :, :1], x, x[:, :, -1:]], axis=2).astype(np.float64)
+    expected = np.zeros(out.shape)
+    expected[:, :, 0::2] = 0.25 * wide[:, :, :-2] + 0.75 * wide[:, :, 1:-1]
+    expected[:, :, 1::2] = 0.75 * wide[:, :, 1:-1] + 0.25 * wide[:, :, 2:]
+    check(out, expected, kind, {"f16": 2e-3, "bf16": 1.6e-2}.get(kind, 2e-6))
+    assert kernels.resize(kind, False, given, [1, 1, 2, 1], 4, 2, out, blocks)  # asymmetric, floor
+    check(out, np.repeat(x, 2, axis=2), kind)
+    # Both dimensions, their corners in their places.
+    out = np.zeros((2, 3, 7, 9), given.dtype)
+    assert kernels.resize(kind, True, given, [1, 1, 1.75, 1.8], 3, 0, out, blocks)
+    check(out[:, :, ::2, ::2], x, kind)
+    middle = (
+        x[:, :, :-1, :-1] + x[:, :, 1:, :-1] + x[:, :, :-1, 1:] + x[:, :, 1:, 1:].astype(np.float64)
+    ) / 4
+    check(out[:, :, 1::2, 1::2], middle, kind, {"f16": 2e-3, "bf16": 1.6e-2}.get(kind, 2e-6))
+
+
+@pytest.mark.parametrize("kind", [*FLOATS, "i32", "i64"])
+def test_the_largest_in_order(kind: str, blocks: int) -> None:
+    for shape, axis in (((5, 37), 1), ((4, 6, 3), 1), ((1, 900), 1)):
+        x = np.round(numbers(shape, kind, 1) * 2) / 2 if kind in FLOATS else numbers(shape, kind, 1) // 8
+        for kept, smallest in itertools.product(
+            (1, 4, shape[axis] if shape[axis] < 40 else 5), (False, True)
+        ):
+            order = np.argsort(x if smallest else -x.astype(np.float64), axis=axis, kind="stable")
+            expected = np.take(order, range(kept), axis=axis)
+            given = storage(x, kind)
+            values = np.zeros(expected.shape, given.dtype)
+            places = np.zeros(expected.shape, np.int64)
+            kernels.topk(kind, given, axis, smallest, values, places, blocks)
+            assert np.array_equal(places, expected)
+            assert np.array_equal(values, np.take_along_axis(given, expected, axis))
+
+
+def test_what_is_no_number_is_larger_than_all(blocks: int) -> None:
+    x = np.array([[1, np.nan, np.inf, -np.inf, np.nan, 2]], np.float32)
+    values, places = np.zeros((1, 6), np.float32), np.zeros((1, 6), np.int64)
+    kernels.topk("f32", x, 1, False, values, places, blocks)
+    assert places.tolist() == [[1, 4, 2, 5, 0, 3]]
+    kernels.topk("f32", x, 1, True, values, places, blocks)
+    assert places.tolist() == [[3, 0, 5, 2, 1, 4]]
+
+
 @pytest.mark.parametrize("kind", ["f32", "f16", "bf16"])
 def test_what_attention_adds_to_its_scores(kind: str, blocks: int) -> None:
     batches, heads, queries, keys = scores = (2, 3, 4, 5)

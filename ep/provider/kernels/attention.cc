@@ -24,11 +24,7 @@ class Attention final : public AttentionKernel {
 
   Status Compute(OpContext& context) const override {
     std::array<DeviceTensor, 6> inputs;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      Result<DeviceTensor> input = context.Input(i);
-      if (!input.ok()) return input.TakeStatus();
-      inputs[i] = input.value();
-    }
+    TUNABLEOP_RETURN_IF_ERROR(context.Inputs(inputs));
     const bool joined = inputs[0].dims.size() == 3;
     const auto read = [&](size_t i, int64_t heads) {
       return joined ? JoinedHeads(inputs[i], heads) : SeparateHeads(inputs[i]);

@@ -90,10 +90,10 @@ Status AttentionKernel::Attend(const OpContext& context, const device::Attention
 }
 
 Status AttentionKernel::Append(const OpContext& context, const DeviceTensor& past,
-                               const Vectors& fresh, size_t output, Scratch& kept,
-                               Vectors& present) const {
-  const int64_t before = past.present() && past.dims.size() == 4 ? past.dims[2] : 0;
-  const std::array<int64_t, 4> dims{fresh.batches, fresh.heads, before + fresh.tokens, fresh.size};
+                               const Vectors& fresh, size_t output, device::KvAppend append,
+                               Scratch& kept, Vectors& present) const {
+  const int64_t room = past.present() && past.dims.size() == 4 ? past.dims[2] : 0;
+  const std::array<int64_t, 4> dims{fresh.batches, fresh.heads, append.tokens, fresh.size};
   if (past.present() && (past.dims.size() != 4 || past.dims[0] != dims[0] ||
                          past.dims[1] != dims[1] || past.dims[3] != dims[3])) {
     return context.TooManyDims({past.dims, dims});
@@ -104,43 +104,45 @@ Status AttentionKernel::Append(const OpContext& context, const DeviceTensor& pas
     if (!asked.ok()) return asked.TakeStatus();
     whole = asked.value();
   }
-  if (!whole.present() && before == 0) {  // it is all there already
+  if (!whole.present() && room == 0 && append.tokens == fresh.tokens) {  // it is all there already
     present = fresh;
     return Status::Ok();
   }
   const int64_t elements = dims[0] * dims[1] * dims[2] * dims[3];
-  void* memory = whole.data;
+  append.present = whole.data;
   if (!whole.present() && elements > 0) {
     TUNABLEOP_RETURN_IF_ERROR(Take(context, static_cast<size_t>(elements) * bytes_, kept));
-    memory = kept.data();
+    append.present = kept.data();
   }
-  device::KvAppend append;
-  append.past = before > 0 ? past.data : nullptr;
+  append.past = room > 0 ? past.data : nullptr;
   append.fresh = fresh.data;
-  append.present = memory;
-  append.kept = append.past_tokens = before;
+  append.past_tokens = room;
   append.batches = dims[0];
   append.heads = dims[1];
   append.fresh_tokens = fresh.tokens;
-  append.tokens = dims[2];
   append.size = dims[3];
   append.fresh_batch = fresh.at.batch;
   append.fresh_token = fresh.at.token;
   append.fresh_head = fresh.at.head;
-  if (elements > 0) TUNABLEOP_RETURN_IF_ERROR(Append(context, append));
   present = fresh;
-  present.data = memory;
+  present.data = append.present;
   present.tokens = dims[2];
   present.at = device::StridesOf(dims[2], dims[1], dims[3], /*heads_outside=*/true);
-  return Status::Ok();
-}
-
-Status AttentionKernel::Append(const OpContext& context, const device::KvAppend& append) const {
+  if (elements == 0) return Status::Ok();
   const auto call = device::PrepareKvAppend(append, bytes_);
   if (!call) {
     return context.Error(StatusCode::kNotSupported, "a past of 2^30 vectors has no kernel");
   }
   return context.Launch(append_, *call);
+}
+
+Status AttentionKernel::Append(const OpContext& context, const DeviceTensor& past,
+                               const Vectors& fresh, size_t output, Scratch& kept,
+                               Vectors& present) const {
+  device::KvAppend append;
+  append.kept = past.present() && past.dims.size() == 4 ? past.dims[2] : 0;
+  append.tokens = append.kept + fresh.tokens;
+  return Append(context, past, fresh, output, append, kept, present);
 }
 
 Status AttentionKernel::Limit(const OpContext& context, const device::KvWindow& window,

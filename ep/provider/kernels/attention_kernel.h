@@ -41,11 +41,13 @@ class AttentionKernel : public OpKernel {
                 const device::AttentionShape& shape) const;
 
   // What was kept of each batch (`past`, absent: nothing) and behind it `fresh`, in an output of
-  // [batch, heads, past + fresh, size]. `present`: becomes the whole. An output that nobody asked
-  // for is scratch, which lives as long as `kept`.
+  // [batch, heads, append.tokens, size]. `append`: how much of each batch stays. `present`: becomes
+  // the whole. An output that nobody asked for is scratch, which lives as long as `kept`.
+  Status Append(const OpContext& context, const DeviceTensor& past, const Vectors& fresh,
+                size_t output, device::KvAppend append, Scratch& kept, Vectors& present) const;
+  // All of the past, and no more room than is needed.
   Status Append(const OpContext& context, const DeviceTensor& past, const Vectors& fresh,
                 size_t output, Scratch& kept, Vectors& present) const;
-  Status Append(const OpContext& context, const device::KvAppend& append) const;
 
   Status Positions(const OpContext& context,
                    const device::Prepared<device::KvPositionsArgs>& call) const {

@@ -1,4 +1,5 @@
 // BiasGelu and FastGelu of com.microsoft: a row of biases, then GELU.
+#include <array>
 #include <string_view>
 
 #include "kernels/bias_act_launch.h"
@@ -20,12 +21,9 @@ class BiasGelu final : public OpKernel {
   }
 
   Status Compute(OpContext& context) const override {
-    Result<DeviceTensor> input = context.Input(0);
-    if (!input.ok()) return input.TakeStatus();
-    Result<DeviceTensor> row = context.Input(1);
-    if (!row.ok()) return row.TakeStatus();
-    const DeviceTensor& x = input.value();
-    const DeviceTensor& bias = row.value();
+    std::array<DeviceTensor, 2> inputs;
+    TUNABLEOP_RETURN_IF_ERROR(context.Inputs(inputs));
+    const auto& [x, bias] = inputs;
     const int64_t columns = x.dims.empty() ? 1 : x.dims.back();
     if (bias.present() && bias.elements() != columns) {
       return context.TooManyDims({x.dims, bias.dims});

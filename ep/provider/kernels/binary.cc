@@ -1,6 +1,7 @@
 // Elementwise operators of two inputs, which broadcast.
 #include "provider/kernels/binary.h"
 
+#include <array>
 #include <string_view>
 
 #include "kernels/binary_launch.h"
@@ -39,18 +40,17 @@ class Binary final : public OpKernel {
   }
 
   Status Compute(OpContext& context) const override {
-    Result<DeviceTensor> a = context.Input(0);
-    if (!a.ok()) return a.TakeStatus();
-    Result<DeviceTensor> b = context.Input(1);
-    if (!b.ok()) return b.TakeStatus();
-    const std::array<device::DimsView, 2> shapes{a.value().dims, b.value().dims};
+    std::array<DeviceTensor, 2> inputs;
+    TUNABLEOP_RETURN_IF_ERROR(context.Inputs(inputs));
+    const auto& [a, b] = inputs;
+    const std::array<device::DimsView, 2> shapes{a.dims, b.dims};
     const std::optional<device::Dims> dims = device::BroadcastDims(shapes);
     if (!dims) return context.TooManyDims({shapes[0], shapes[1]});
     Result<DeviceTensor> out = context.Output(0, dims->view());
     if (!out.ok()) return out.TakeStatus();
     if (out.value().elements() == 0) return Status::Ok();
-    const auto call = device::PrepareBinary(a.value().data, shapes[0], b.value().data, shapes[1],
-                                            out.value().data, in_bytes_, out_bytes_);
+    const auto call = device::PrepareBinary(a.data, shapes[0], b.data, shapes[1], out.value().data,
+                                            in_bytes_, out_bytes_);
     if (!call) return context.TooManyDims({shapes[0], shapes[1]});
     return context.Launch(function_, *call);
   }

@@ -33,11 +33,7 @@ class ChannelKernel : public OpKernel {
   template <size_t kCount>
   static Status Read(const OpContext& context, std::array<DeviceTensor, kCount>& inputs,
                      Channels& of) {
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      Result<DeviceTensor> input = context.Input(i);
-      if (!input.ok()) return input.TakeStatus();
-      inputs[i] = input.value();
-    }
+    TUNABLEOP_RETURN_IF_ERROR(context.Inputs(inputs));
     const std::span<const int64_t> x = inputs[0].dims;
     if (x.size() < 2) return context.TooManyDims({x, inputs[1].dims});
     of = {x[0], x[1], ProductOf(x.subspan(2))};

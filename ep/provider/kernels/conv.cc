@@ -38,11 +38,7 @@ class Conv final : public OpKernel {
 
   Status Compute(OpContext& context) const override {
     std::array<DeviceTensor, 3> inputs;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      Result<DeviceTensor> input = context.Input(i);
-      if (!input.ok()) return input.TakeStatus();
-      inputs[i] = input.value();
-    }
+    TUNABLEOP_RETURN_IF_ERROR(context.Inputs(inputs));
     const DeviceTensor& x = inputs[0];
     const DeviceTensor& weight = inputs[1];
     device::ConvShape shape;

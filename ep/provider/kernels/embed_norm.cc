@@ -43,11 +43,7 @@ class EmbedNorm final : public OpKernel {
 
   Status Compute(OpContext& context) const override {
     std::array<DeviceTensor, kAll> inputs;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      Result<DeviceTensor> input = context.Input(i);
-      if (!input.ok()) return input.TakeStatus();
-      inputs[i] = input.value();
-    }
+    TUNABLEOP_RETURN_IF_ERROR(context.Inputs(inputs));
     const DeviceTensor& ids = inputs[kIds];
     const DeviceTensor& words = inputs[kWords];
     const DeviceTensor& places = inputs[kPlaces];

@@ -19,14 +19,13 @@ class FusedMatMul final : public OpKernel {
   }
 
   Status Compute(OpContext& context) const override {
-    Result<DeviceTensor> a = context.Input(0);
-    if (!a.ok()) return a.TakeStatus();
-    Result<DeviceTensor> b = context.Input(1);
-    if (!b.ok()) return b.TakeStatus();
-    const bool turns_a = turns_a_ && a.value().dims.size() > 1;  // a vector is what it is
-    const bool turns_b = turns_b_ && b.value().dims.size() > 1;
-    const device::Dims a_dims = Turned(a.value().dims, turns_a);
-    const device::Dims b_dims = Turned(b.value().dims, turns_b);
+    std::array<DeviceTensor, 2> inputs;
+    TUNABLEOP_RETURN_IF_ERROR(context.Inputs(inputs));
+    const auto& [a, b] = inputs;
+    const bool turns_a = turns_a_ && a.dims.size() > 1;  // a vector is what it is
+    const bool turns_b = turns_b_ && b.dims.size() > 1;
+    const device::Dims a_dims = Turned(a.dims, turns_a);
+    const device::Dims b_dims = Turned(b.dims, turns_b);
     MatMulShape shape;
     TUNABLEOP_RETURN_IF_ERROR(ResolveMatMul(a_dims.view(), b_dims.view(), shape));
     Result<DeviceTensor> output = context.Output(0, {shape.output.data(), shape.output_rank});
@@ -55,7 +54,7 @@ class FusedMatMul final : public OpKernel {
     }
     Operands operands;
     operands.alpha = alpha_;
-    return Multiply(context, shape, problem, operands, a.value().data, b.value().data, c.data);
+    return Multiply(context, shape, problem, operands, a.data, b.data, c.data);
   }
 
  private:

@@ -17,16 +17,6 @@ class Picker : public OpKernel {
     bytes_ = ElementBytes(type);
     return Find("gather", WidthType(type), ModuleType(info.InputType(1)), entry, &function_);
   }
-  static Status Read(const OpContext& context, DeviceTensor& x, DeviceTensor& indices) {
-    Result<DeviceTensor> first = context.Input(0);
-    if (!first.ok()) return first.TakeStatus();
-    Result<DeviceTensor> second = context.Input(1);
-    if (!second.ok()) return second.TakeStatus();
-    x = first.value();
-    indices = second.value();
-    return Status::Ok();
-  }
-
   const DeviceFunction& function() const noexcept { return function_; }
   size_t bytes() const noexcept { return bytes_; }
 
@@ -43,9 +33,9 @@ class Gather final : public Picker {
   }
 
   Status Compute(OpContext& context) const override {
-    DeviceTensor x;
-    DeviceTensor indices;
-    TUNABLEOP_RETURN_IF_ERROR(Read(context, x, indices));
+    std::array<DeviceTensor, 2> inputs;
+    TUNABLEOP_RETURN_IF_ERROR(context.Inputs(inputs));
+    const auto& [x, indices] = inputs;
     const std::optional<size_t> axis = AxisOf(axis_, x.dims.size());
     if (!axis) return context.NoSuchAxis(axis_, x.dims);
     if (x.dims.size() + indices.dims.size() > device::Dims::kMost) {
@@ -74,9 +64,9 @@ class GatherElements final : public Picker {
   }
 
   Status Compute(OpContext& context) const override {
-    DeviceTensor x;
-    DeviceTensor indices;
-    TUNABLEOP_RETURN_IF_ERROR(Read(context, x, indices));
+    std::array<DeviceTensor, 2> inputs;
+    TUNABLEOP_RETURN_IF_ERROR(context.Inputs(inputs));
+    const auto& [x, indices] = inputs;
     const std::optional<size_t> axis = AxisOf(axis_, x.dims.size());
     if (!axis) return context.NoSuchAxis(axis_, x.dims);
     Result<DeviceTensor> output = context.Output(0, indices.dims);
@@ -100,9 +90,9 @@ class GatherNd final : public Picker {
   }
 
   Status Compute(OpContext& context) const override {
-    DeviceTensor x;
-    DeviceTensor indices;
-    TUNABLEOP_RETURN_IF_ERROR(Read(context, x, indices));
+    std::array<DeviceTensor, 2> inputs;
+    TUNABLEOP_RETURN_IF_ERROR(context.Inputs(inputs));
+    const auto& [x, indices] = inputs;
     const auto batches = static_cast<size_t>(batch_dims_);
     const int64_t parts = indices.dims.empty() ? 0 : indices.dims.back();
     const bool fits = batch_dims_ >= 0 && batches < indices.dims.size() && parts > 0 &&

@@ -37,6 +37,7 @@ class Grouped final : public AttentionKernel {
     rotates_ = info.Int("do_rotary", 0) != 0;
     interleaved_ = info.Int("rotary_interleaved", 0) != 0;
     window_ = info.Int("local_window_size", -1);
+    cap_ = info.Float("softcap", 0.0F);
     if (heads_ < 1 || kv_heads_ < 1) {
       return {StatusCode::kInvalidArgument,
               "GroupQueryAttention: num_heads or kv_num_heads below 1"};
@@ -54,11 +55,7 @@ class Grouped final : public AttentionKernel {
 
   Status Compute(OpContext& context) const override {
     std::array<DeviceTensor, kAll> inputs;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      Result<DeviceTensor> input = context.Input(i);
-      if (!input.ok()) return input.TakeStatus();
-      inputs[i] = input.value();
-    }
+    TUNABLEOP_RETURN_IF_ERROR(context.Inputs(inputs));
     Call call;
     TUNABLEOP_RETURN_IF_ERROR(Read(context, inputs, call));
     const std::array<int64_t, 3> dims{call.q.batches, call.q.tokens, heads_ * call.q.size};
@@ -82,6 +79,7 @@ class Grouped final : public AttentionKernel {
     shape.keys = std::min(keys.tokens, call.total);
     shape.size = call.q.size;
     shape.scale = scale_ != 0.0F ? scale_ : 1.0F / std::sqrt(static_cast<float>(call.q.size));
+    shape.cap = cap_;
     shape.causal = true;
     shape.past_by_end = !call.prompt;
     device::AttentionTensors tensors;
@@ -220,47 +218,13 @@ class Grouped final : public AttentionKernel {
   Status Keep(const OpContext& context, const DeviceTensor& past, const Call& call,
               const Vectors& fresh, size_t output, Scratch& kept, Vectors& present) const {
     const int64_t room = past.present() && past.dims.size() == 4 ? past.dims[2] : 0;
-    const std::array<int64_t, 4> dims{fresh.batches, kv_heads_, std::max(room, call.total),
-                                      fresh.size};
-    if (past.present() && (past.dims.size() != 4 || past.dims[0] != dims[0] ||
-                           past.dims[1] != dims[1] || past.dims[3] != dims[3])) {
-      return context.TooManyDims({past.dims, dims});
-    }
-    DeviceTensor whole;
-    if (output < context.outputs()) {
-      Result<DeviceTensor> asked = context.Output(output, dims);
-      if (!asked.ok()) return asked.TakeStatus();
-      whole = asked.value();
-    }
-    const int64_t elements = dims[0] * dims[1] * dims[2] * dims[3];
-    void* memory = whole.data;
-    if (!whole.present() && elements > 0) {
-      TUNABLEOP_RETURN_IF_ERROR(Take(context, static_cast<size_t>(elements) * bytes(), kept));
-      memory = kept.data();
-    }
     device::KvAppend append;
-    append.past = room > 0 ? past.data : nullptr;
-    append.fresh = fresh.data;
-    append.present = memory;
+    append.tokens = std::max(room, call.total);
     if (!call.prompt) {
       append.lengths = call.lengths;
       append.length_more = 1 - fresh.tokens;
     }
-    append.batches = dims[0];
-    append.heads = dims[1];
-    append.past_tokens = room;
-    append.fresh_tokens = fresh.tokens;
-    append.tokens = dims[2];
-    append.size = dims[3];
-    append.fresh_batch = fresh.at.batch;
-    append.fresh_token = fresh.at.token;
-    append.fresh_head = fresh.at.head;
-    if (elements > 0) TUNABLEOP_RETURN_IF_ERROR(AttentionKernel::Append(context, append));
-    present = fresh;
-    present.data = memory;
-    present.tokens = dims[2];
-    present.at = device::StridesOf(dims[2], dims[1], dims[3], /*heads_outside=*/true);
-    return Status::Ok();
+    return Append(context, past, fresh, output, append, kept, present);
   }
 
   DeviceFunction rotary_;
@@ -268,6 +232,7 @@ class Grouped final : public AttentionKernel {
   int64_t kv_heads_ = 0;
   int64_t window_ = -1;
   float scale_ = 0.0F;
+  float cap_ = 0.0F;
   bool rotates_ = false;
   bool interleaved_ = false;
 };

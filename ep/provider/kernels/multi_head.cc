@@ -32,11 +32,7 @@ class MultiHead final : public AttentionKernel {
 
   Status Compute(OpContext& context) const override {
     std::array<DeviceTensor, kAll> inputs;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      Result<DeviceTensor> input = context.Input(i);
-      if (!input.ok()) return input.TakeStatus();
-      inputs[i] = input.value();
-    }
+    TUNABLEOP_RETURN_IF_ERROR(context.Inputs(inputs));
     std::array<Scratch, 3> sums;
     std::array<Vectors, 3> qkv;
     TUNABLEOP_RETURN_IF_ERROR(Read(context, inputs, sums, qkv));

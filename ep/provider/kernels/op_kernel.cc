@@ -211,6 +211,15 @@ Result<DeviceTensor> OpContext::Input(size_t index) const {
   return tensor;
 }
 
+Status OpContext::Inputs(std::span<DeviceTensor> tensors) const {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    Result<DeviceTensor> input = Input(i);
+    if (!input.ok()) return input.TakeStatus();
+    tensors[i] = input.value();
+  }
+  return Status::Ok();
+}
+
 Result<DeviceTensor> OpContext::Output(size_t index, std::span<const int64_t> dims) const {
   DeviceTensor tensor;
   OrtValue* value = nullptr;

@@ -77,6 +77,8 @@ class OpContext {
   size_t inputs() const noexcept;  // absent ones in between are counted
   size_t outputs() const noexcept;
   Result<DeviceTensor> Input(size_t index) const;
+  // The first ones, as many as there is room for; those that are absent are left so.
+  Status Inputs(std::span<DeviceTensor> tensors) const;
   // Asks ONNX Runtime for the output with these dimensions. Absent: nobody wants it.
   Result<DeviceTensor> Output(size_t index, std::span<const int64_t> dims) const;
   // The elements of an input in the host's memory, int64 or int32; nullopt: absent.

@@ -53,6 +53,8 @@ OrtStatus* CreateProjected(void* state, const OrtKernelInfo* info, OrtKernelImpl
 OrtStatus* CreateArg(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateCumSum(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateReduce(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/resize.cc
+OrtStatus* CreateResize(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/rotary.cc
 OrtStatus* CreateRotary(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/scatter.cc
@@ -68,6 +70,8 @@ OrtStatus* CreatePad(void* state, const OrtKernelInfo* info, OrtKernelImpl** ker
 OrtStatus* CreateSquares(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateTile(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 OrtStatus* CreateTranspose(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
+// kernels/topk.cc
+OrtStatus* CreateTopK(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/trilu.cc
 OrtStatus* CreateTrilu(void* state, const OrtKernelInfo* info, OrtKernelImpl** kernel) noexcept;
 // kernels/unary.cc

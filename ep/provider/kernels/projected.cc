@@ -33,11 +33,7 @@ class Projected final : public AttentionKernel {
 
   Status Compute(OpContext& context) const override {
     std::array<DeviceTensor, kAll> inputs;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      Result<DeviceTensor> input = context.Input(i);
-      if (!input.ok()) return input.TakeStatus();
-      inputs[i] = input.value();
-    }
+    TUNABLEOP_RETURN_IF_ERROR(context.Inputs(inputs));
     const DeviceTensor& x = inputs[kX];
     const DeviceTensor& weight = inputs[kWeight];
     const int64_t columns = weight.dims.size() == 2 ? weight.dims[1] : 0;

@@ -40,6 +40,20 @@ const char* EntryOf(std::string_view op) noexcept {
   return "";
 }
 
+// The dimensions of a result: without those that are reduced, or with 1 for each.
+template <typename Reduced>
+device::Dims Left(std::span<const int64_t> dims, bool keeps, const Reduced& reduced) {
+  device::Dims left;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (!reduced(d)) {
+      left.Append(dims[d]);
+    } else if (keeps) {
+      left.Append(1);
+    }
+  }
+  return left;
+}
+
 // Axes are an attribute, later an input in the host's memory.
 class Reduce final : public OpKernel {
  public:
@@ -78,15 +92,8 @@ class Reduce final : public OpKernel {
       if (!axis) return context.NoSuchAxis((*axes)[i], x.dims);
       reduced[*axis] = true;
     }
-    device::Dims dims;
-    for (size_t i = 0; i < x.dims.size(); ++i) {
-      if (!reduced[i]) {
-        dims.Append(x.dims[i]);
-      } else if (keep_) {
-        dims.Append(1);
-      }
-    }
-    Result<DeviceTensor> output = context.Output(0, dims.view());
+    const auto out_dims = Left(x.dims, keep_, [&](size_t d) { return reduced[d]; });
+    Result<DeviceTensor> output = context.Output(0, out_dims.view());
     if (!output.ok()) return output.TakeStatus();
     if (output.value().elements() == 0) return Status::Ok();
     const auto call = device::PrepareReduce(x.data, x.dims, {reduced.data(), x.dims.size()},
@@ -120,15 +127,8 @@ class Arg final : public OpKernel {
     const DeviceTensor& x = input.value();
     const std::optional<size_t> axis = AxisOf(axis_, x.dims.size());
     if (!axis) return context.NoSuchAxis(axis_, x.dims);
-    device::Dims dims;
-    for (size_t i = 0; i < x.dims.size(); ++i) {
-      if (i != *axis) {
-        dims.Append(x.dims[i]);
-      } else if (keep_) {
-        dims.Append(1);
-      }
-    }
-    Result<DeviceTensor> output = context.Output(0, dims.view());
+    const auto out_dims = Left(x.dims, keep_, [&](size_t d) { return d == *axis; });
+    Result<DeviceTensor> output = context.Output(0, out_dims.view());
     if (!output.ok()) return output.TakeStatus();
     if (output.value().elements() == 0) return Status::Ok();
     if (x.dims[*axis] == 0) {
@@ -156,15 +156,13 @@ class CumSum final : public OpKernel {
   }
 
   Status Compute(OpContext& context) const override {
-    Result<DeviceTensor> input = context.Input(0);
-    if (!input.ok()) return input.TakeStatus();
-    const DeviceTensor& x = input.value();
-    Result<DeviceTensor> along = context.Input(1);
-    if (!along.ok()) return along.TakeStatus();
-    if (along.value().elements() != 1) {
+    std::array<DeviceTensor, 2> inputs;
+    TUNABLEOP_RETURN_IF_ERROR(context.Inputs(inputs));
+    const auto& [x, along] = inputs;
+    if (along.elements() != 1) {
       return context.Error(StatusCode::kInvalidArgument, "axis must be a scalar");
     }
-    const int64_t asked = HostInteger(along.value());
+    const int64_t asked = HostInteger(along);
     const std::optional<size_t> axis = AxisOf(asked, x.dims.size());
     if (!axis) return context.NoSuchAxis(asked, x.dims);
     Result<DeviceTensor> output = context.Output(0, x.dims);

@@ -33,11 +33,7 @@ class Rotary final : public OpKernel {
 
   Status Compute(OpContext& context) const override {
     std::array<DeviceTensor, 4> inputs;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      Result<DeviceTensor> input = context.Input(i);
-      if (!input.ok()) return input.TakeStatus();
-      inputs[i] = input.value();
-    }
+    TUNABLEOP_RETURN_IF_ERROR(context.Inputs(inputs));
     const DeviceTensor& x = inputs[0];
     const DeviceTensor& positions = inputs[places_.positions];
     const DeviceTensor& cosines = inputs[places_.cosines];

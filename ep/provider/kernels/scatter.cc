@@ -12,11 +12,7 @@ class Scatterer : public OpKernel {
  public:
   Status Compute(OpContext& context) const override {
     std::array<DeviceTensor, 3> inputs;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      Result<DeviceTensor> input = context.Input(i);
-      if (!input.ok()) return input.TakeStatus();
-      inputs[i] = input.value();
-    }
+    TUNABLEOP_RETURN_IF_ERROR(context.Inputs(inputs));
     Result<DeviceTensor> output = context.Output(0, inputs[0].dims);
     if (!output.ok()) return output.TakeStatus();
     TUNABLEOP_RETURN_IF_ERROR(context.Copy(output.value(), inputs[0]));
@@ -90,11 +86,7 @@ class OneHot final : public OpKernel {
 
   Status Compute(OpContext& context) const override {
     std::array<DeviceTensor, 3> inputs;  // indices, depth, values
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      Result<DeviceTensor> input = context.Input(i);
-      if (!input.ok()) return input.TakeStatus();
-      inputs[i] = input.value();
-    }
+    TUNABLEOP_RETURN_IF_ERROR(context.Inputs(inputs));
     const std::span<const int64_t> places = inputs[0].dims;
     const int64_t depth = inputs[1].elements() == 1 ? HostInteger(inputs[1]) : 0;
     const std::optional<size_t> axis = AxisOf(axis_, places.size() + 1);

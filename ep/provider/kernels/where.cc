@@ -1,4 +1,6 @@
 // Where.
+#include <array>
+
 #include "kernels/where_launch.h"
 #include "provider/kernels/element.h"
 #include "provider/kernels/op_kernel.h"
@@ -17,13 +19,8 @@ class Where final : public OpKernel {
 
   Status Compute(OpContext& context) const override {
     std::array<DeviceTensor, 3> inputs;
-    std::array<device::DimsView, 3> shapes;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      Result<DeviceTensor> input = context.Input(i);
-      if (!input.ok()) return input.TakeStatus();
-      inputs[i] = input.value();
-      shapes[i] = inputs[i].dims;
-    }
+    TUNABLEOP_RETURN_IF_ERROR(context.Inputs(inputs));
+    const std::array<device::DimsView, 3> shapes{inputs[0].dims, inputs[1].dims, inputs[2].dims};
     const std::optional<device::Dims> dims = device::BroadcastDims(shapes);
     if (!dims) return context.TooManyDims({shapes[0], shapes[1], shapes[2]});
     Result<DeviceTensor> output = context.Output(0, dims->view());

@@ -4,11 +4,14 @@
 
 #include <array>
 #include <optional>
+#include <vector>
 
 #include "device_kernels/run.h"
 #include "kernels/attention_bias_launch.h"
 #include "kernels/channel_launch.h"
 #include "kernels/pool_launch.h"
+#include "kernels/resize_launch.h"
+#include "kernels/topk_launch.h"
 
 namespace py = pybind11;
 
@@ -51,6 +54,28 @@ bool Channels(const std::string& t0, const std::string& t1, const py::array& x,
       blocks);
 }
 
+bool Resize(const std::string& t0, bool linear, const py::array& x,
+            const std::vector<float>& scales, uint32_t place, uint32_t round, py::array& out,
+            uint32_t blocks) {
+  ResizeShape shape;
+  shape.sizes = DimsOf(x);
+  shape.outs = DimsOf(out);
+  shape.scales = scales;
+  shape.place = static_cast<ResizePlace>(place);
+  shape.round = static_cast<ResizeRound>(round);
+  return RunPrepared(KernelOf("resize", t0, t0, linear ? "resize_linear" : "resize_nearest"),
+                     PrepareResize(x.data(), shape, out.mutable_data()), blocks);
+}
+
+void TopK(const std::string& t0, const py::array& x, size_t axis, bool smallest, py::array& values,
+          py::array& places, uint32_t blocks) {
+  RunPrepared<TopKArgs>(
+      KernelOf("topk", t0, t0, "topk"),
+      PrepareTopK(x.data(), DimsOf(x), axis, values.shape(static_cast<py::ssize_t>(axis)), smallest,
+                  values.mutable_data(), static_cast<int64_t*>(places.mutable_data())),
+      blocks);
+}
+
 // `mask`: one of the forms of KeyMask; `added`: [batch, head, query, key], with strides of 0 where
 // it is broadcast. Gives [batch, heads, queries, key], of as many as it takes; "out" is long enough
 // for all.
@@ -87,6 +112,8 @@ void BindImages(py::module_& module) {
   module.def("pool", &Pool);
   module.def("channels", &Channels);
   module.def("attention_bias", &Bias);
+  module.def("resize", &Resize);
+  module.def("topk", &TopK);
 }
 
 }  // namespace tunableop::device
