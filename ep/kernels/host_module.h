@@ -47,9 +47,12 @@ void CallOnHost(const void* args, HostGrid grid, HostBlock index) {
 
 #define TUNABLEOP_TEXT_OF(text) #text
 #define TUNABLEOP_TEXT(text) TUNABLEOP_TEXT_OF(text)
+// `name` becomes a function of that name.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define TUNABLEOP_KERNEL(name, Args)                                              \
   static void name(const Args& args);                                             \
   static const HostEntry name##_entry(host_entries, TUNABLEOP_TEXT(TUNABLEOP_T0), \
                                       TUNABLEOP_TEXT(TUNABLEOP_T1), #name,        \
                                       &CallOnHost<Args, &name>, sizeof(Args));    \
   static void name([[maybe_unused]] const Args& args)
+// NOLINTEND(bugprone-macro-parentheses)
