@@ -108,7 +108,6 @@ class FusedAttention final : public FusedKernel {
       TUNABLEOP_RETURN_IF_ERROR(Find(info, family, type_, type_, "attention_keys", &keys_));
     }
     state_ = info.state();
-    like_ = *DataTypeOf(found->type());
     TUNABLEOP_RETURN_IF_ERROR(apart_.Init(info, found->type(), MaskType(*found)));
     parts_ = *std::move(found);
     return Status::Ok();
@@ -229,10 +228,10 @@ class FusedAttention final : public FusedKernel {
     like.m = vectors;
     like.n = shape.size;
     like.k = std::max(shape.keys, shape.size);
-    like.a_type = like.b_type = like.c_type = like_;
-    if (like_ == DataType::kFloat32) like.precision = state_->options().precision;
+    like.a_type = like.b_type = like.c_type = apart_.type();
+    if (apart_.type() == DataType::kFloat32) like.precision = state_->options().precision;
     const FormCall call{{&kGroup,
-                         like_,
+                         apart_.type(),
                          like.precision,
                          {shape.batches, shape.heads, shape.queries, shape.keys, shape.size,
                           Layout(seen), MaskKind()}},
@@ -300,7 +299,6 @@ class FusedAttention final : public FusedKernel {
   size_t mask_ = FusedInfo::kAbsent;
   const char* type_ = "";
   size_t bytes_ = 0;
-  DataType like_ = DataType::kFloat32;
   bool tiles_ = false;  // the one kernel is that of tensor cores
 };
 

@@ -28,7 +28,9 @@ Status AttentionApart::Init(const FusedInfo& info, ONNXTensorElementDataType typ
                             ONNXTensorElementDataType mask) {
   state_ = info.state();
   gpu_ = info.gpu();
-  type_ = *DataTypeOf(type);
+  const std::optional<DataType> known = DataTypeOf(type);
+  if (!known) return {StatusCode::kInternal, "attention of a type that has no products"};
+  type_ = *known;
   bytes_ = ElementBytes(type);
   mask_bytes_ = mask == ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED ? bytes_ : ElementBytes(mask);
   scores_ = state_->AddNode("MatMul", "");

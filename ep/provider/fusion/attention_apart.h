@@ -26,6 +26,7 @@ class AttentionApart {
   static std::vector<ModuleName> Modules(ONNXTensorElementDataType type,
                                          ONNXTensorElementDataType mask);
 
+  DataType type() const noexcept { return type_; }
   // What Run takes of the card's memory, at most.
   size_t Bytes(const device::AttentionShape& shape) const noexcept;
 

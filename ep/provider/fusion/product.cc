@@ -38,7 +38,9 @@ class FusedProduct final : public FusedKernel {
     bias_ = info.Input(product.bias.name);
     k_ = product.b.dims[0];
     n_ = product.b.dims[1];
-    type_ = *DataTypeOf(product.a.type);
+    const std::optional<DataType> known = DataTypeOf(product.a.type);
+    if (!known) return NotThePattern(info);
+    type_ = *known;
     node_ = state_->AddNode("MatMul", std::string(graph.node(product.matmul).name()));
     state_->AddWeight(static_cast<size_t>(k_ * n_) * SizeOf(type_));
     return product_.Init(info, product.a.type, product.relu.has_value());

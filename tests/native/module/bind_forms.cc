@@ -35,7 +35,7 @@ struct FakeForm {
 };
 
 template <typename T>
-T Get(const py::dict& spec, const char* name, T missing) {
+T Get(const py::dict& spec, const char* name, const T& missing) {
   return spec.contains(name) ? py::cast<T>(spec[name]) : missing;
 }
 
