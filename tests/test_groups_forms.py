@@ -12,9 +12,13 @@ import onnx
 import onnxruntime as ort
 import onnxruntime_ep_tunableop as tunableop
 from onnx import TensorProto, helper
-from support.cards import BOTH, card_session, count, faults, on_card, since, value_on_card
+from support.cards import BOTH, backend, card_session, count, faults, on_card, since, value_on_card
 from support.graphs import graph, model, value
 from support.sessions import random
+from test_groups_attention import PATTERNS, SHAPES, built, feeds
+from test_groups_attention import check as check_attention
+from test_groups_attention_forms import attention as attention_forms
+from test_groups_attention_forms import dtypes
 
 K, N = 64, 48
 ONLINE = {"claim": "all", "tuning": "online", "max_tuning_ms": 3000}
@@ -247,3 +251,42 @@ def test_the_faster_form_of_projections_runs() -> None:
             assert {form.usual_form for form in mine} == {"one product", "three products"}
             assert [form.form for form in mine] == [expected] * 2, str(tunableop.explain(session))
             assert all(form.measured for form in mine)
+
+
+@on_card("cuda13", "rocm7")
+def test_the_faster_form_of_attention_runs() -> None:
+    pattern = PATTERNS["as BERT is exported"]
+    given = [feeds(pattern, (3, 4, 5, 7))]
+    for dtype in dtypes():
+        tiles = backend() == "cuda" and dtype == "fp16"
+        for fault, expected in (("slow_attention:60", "apart"), ("slow_products:60", "one kernel")):
+            faults(fault)
+            session = card_session(built(pattern, dtype), **ONLINE)
+            check_attention(session, pattern, given, dtype)
+            faults("")
+            (form,) = attention_forms(session)
+            assert form.usual_form == ("one kernel" if tiles else "apart")
+            assert (form.form, form.measured) == (expected, True), str(tunableop.explain(session))
+            assert form.shape.startswith("B=3,H=4,Q=5,K=7,S=32,")
+            # And that is what runs from then on.
+            check_attention(session, pattern, given, dtype)
+
+
+@on_card(*BOTH)
+def test_products_of_attention_copy_no_more_than_its_nodes() -> None:
+    dtype = "fp32" if backend() == "cuda" else "fp16"
+    for name, pattern in PATTERNS.items():
+        session = card_session(built(pattern, dtype), claim="all")
+        turned = sum(node.op_type == "Transpose" for node in pattern.nodes)
+        for shape in SHAPES:
+            before = {
+                kernel: count(f"device_kernels:{kernel}") for kernel in ("attention", "softmax", "copy")
+            }
+            check_attention(session, pattern, [feeds(pattern, shape)], dtype)
+            launched = {kernel: count(f"device_kernels:{kernel}") - before[kernel] for kernel in before}
+            batch, heads, queries, _ = shape
+            assert launched["attention"] == 0
+            assert launched["softmax"] == (queries > 0)
+            # Of one batch, or one head, only a result whose heads are inside of its tokens.
+            most = turned if batch > 1 and heads > 1 else pattern.nodes[-1].op_type == "Transpose"
+            assert launched["copy"] <= most, f"{name} {shape}: {launched}"

@@ -16,6 +16,7 @@ try:
     from . import _core
     from ._control import (
         Explanation,
+        Form,
         Node,
         OtherNode,
         Shape,
@@ -49,6 +50,7 @@ __version__: str = _core.__version__
 __all__ = [
     "Device",
     "Explanation",
+    "Form",
     "InferenceSession",
     "NoDeviceError",
     "Node",

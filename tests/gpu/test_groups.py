@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import test_groups_activation
 import test_groups_attention
+import test_groups_attention_forms
 import test_groups_models
 import test_groups_norm
 import test_groups_projections
@@ -18,6 +19,7 @@ MODULES: list[ModuleType] = [
     test_groups_activation,
     test_groups_scores,
     test_groups_attention,
+    test_groups_attention_forms,
     test_groups_projections,
     test_groups_models,
 ]
