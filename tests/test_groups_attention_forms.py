@@ -11,7 +11,8 @@ import onnxruntime_ep_tunableop as tunableop
 from support.cards import backend, card_session, on_card
 from test_groups_attention import PATTERNS, SHAPES, Pattern, apart, built, check, feeds
 
-ONLINE = {"claim": "all", "tuning": "online", "max_tuning_ms": 3000}
+ALL = {"claim": "all", "enable_graph": 1}
+ONLINE = {**ALL, "tuning": "online", "max_tuning_ms": 3000}
 #: Of the shapes those that differ, and one in which heads share keys.
 FEW = SHAPES[:3]
 
@@ -30,7 +31,7 @@ def told(proto: onnx.ModelProto, results: dict[str, Any], form: str) -> ort.Infe
     changed = copy.deepcopy(results)
     for section in changed["machines"]:
         section["forms"] = [one | {"form": form} for one in section["forms"] if one["group"] == "Attention"]
-    session = card_session(proto, claim="all", tuning="cached")
+    session = card_session(proto, tuning="cached", **ALL)
     assert tunableop.set_tuning_results(session, changed) == []
     return session
 

@@ -21,7 +21,9 @@ from test_groups_attention_forms import attention as attention_forms
 from test_groups_attention_forms import dtypes
 
 K, N = 64, 48
-ONLINE = {"claim": "all", "tuning": "online", "max_tuning_ms": 3000}
+# In a graph, where the time that the host takes to launch does not count: it is real here.
+ALL = {"claim": "all", "enable_graph": 1}
+ONLINE = {**ALL, "tuning": "online", "max_tuning_ms": 3000}
 NUMPY = {"fp32": np.float32, "fp16": np.float16}
 TYPES = {"fp32": TensorProto.FLOAT, "fp16": TensorProto.FLOAT16}
 
@@ -69,6 +71,7 @@ def apart(session: ort.InferenceSession, proto: onnx.ModelProto) -> int:
     return count("device_kernels:bias_add") + count("device_kernels:bias_relu") - before
 
 
+@since(26, "has no graphs of plugins")
 @on_card(*BOTH)
 def test_the_faster_form_of_a_product_runs() -> None:
     for dtype, relu in (("fp32", False), ("fp16", True)):
@@ -83,7 +86,7 @@ def test_the_faster_form_of_a_product_runs() -> None:
         check(session, proto, dtype, rows=7)
         faults("")
         (first, second) = sorted(tunableop.explain(session).forms, key=lambda form: form.shape)
-        kind = f"K=64,{'relu=1,' if relu else ''}{dtype}"
+        kind = f"K=64,{'relu=1,' if relu else ''}{dtype},graph"
         assert [first.shape, second.shape] == [f"M=14,N=64,{kind}", f"M=24,N=64,{kind}"]
         for form in (first, second):
             assert (form.form, form.usual_form, form.measured) == ("two kernels", "epilogue", True)
@@ -95,6 +98,7 @@ def test_the_faster_form_of_a_product_runs() -> None:
         assert f"MatMul+Add (M=24,N=64,{kind}): two kernels, " in report, report
 
 
+@since(26, "has no graphs of plugins")
 @on_card(*BOTH)
 def test_a_choice_is_kept() -> None:
     proto = layers(3)
@@ -108,19 +112,19 @@ def test_a_choice_is_kept() -> None:
     (saved,) = json.loads(path.read_text())["machines"][0]["forms"]
     assert (saved["group"], saved["form"], saved["usual_form"]) == ("MatMul+Add", "two kernels", "epilogue")
     assert saved == results["machines"][0]["forms"][0]
-    session = card_session(proto, cache=path, claim="all", tuning="cached")
+    session = card_session(proto, cache=path, tuning="cached", **ALL)
     assert apart(session, proto) == 9
-    assert forms(session) == {"M=24,N=64,K=64,fp32": "two kernels"}
+    assert forms(session) == {"M=24,N=64,K=64,fp32,graph": "two kernels"}
     assert tunableop.explain(session).forms[0].why == f"loaded from {path}"
     # Another shape is not known, and nothing is measured.
     check(session, proto, rows=5)
-    assert forms(session)["M=10,N=64,K=64,fp32"] == "epilogue"
+    assert forms(session)["M=10,N=64,K=64,fp32,graph"] == "epilogue"
     # While tuning is off, what would run without all this runs.
     tunableop.set_tuning(session, "off")
     assert apart(session, proto) == 0
     tunableop.set_tuning(session, "cached")
     assert apart(session, proto) == 9
-    session = card_session(proto, cache=path, claim="all", tuning="off")
+    session = card_session(proto, cache=path, tuning="off", **ALL)
     assert apart(session, proto) == 0
     # With tuning on it is not measured again.
     session = card_session(proto, cache=path, **ONLINE)
@@ -128,6 +132,7 @@ def test_a_choice_is_kept() -> None:
     assert tunableop.stats(session).forms == 0
 
 
+@since(26, "has no graphs of plugins")
 @on_card("cuda13")
 def test_what_cannot_be_used_breaks_nothing() -> None:
     proto = layers()
@@ -143,7 +148,7 @@ def test_what_cannot_be_used_breaks_nothing() -> None:
         ([], "expected an object, found []; form ignored"),
     ]
     for form, words in bad:
-        session = card_session(proto, claim="all", tuning="cached")
+        session = card_session(proto, tuning="cached", **ALL)
         results["machines"][0]["forms"] = [form]
         problems = tunableop.set_tuning_results(session, results)
         assert len(problems) == 1, problems
@@ -151,7 +156,7 @@ def test_what_cannot_be_used_breaks_nothing() -> None:
         assert apart(session, proto) == 0
     # What the group does not have, and what no group has, is only met when it is wanted.
     for form in ({**good, "form": "five kernels"}, {**good, "group": "?"}, {**good, "shape": "\n" * 4000}):
-        session = card_session(proto, claim="all", tuning="cached")
+        session = card_session(proto, tuning="cached", **ALL)
         results["machines"][0]["forms"] = [form]
         assert tunableop.set_tuning_results(session, results) == []
         assert apart(session, proto) == 0
@@ -169,16 +174,17 @@ def test_budgets_hold() -> None:
     assert set(forms(session).values()) == {"epilogue"}
 
 
+@since(26, "has no graphs of plugins")
 @on_card("rocm7")
 def test_tuning_on_demand_measures_forms() -> None:
     proto = layers(2)
     faults("slow_bias:20")
     session = tunableop.InferenceSession(
-        proto.SerializeToString(), device="hip:0", claim="all", tuning="background", max_tuning_ms=3000
+        proto.SerializeToString(), device="hip:0", tuning="background", max_tuning_ms=3000, **ALL
     )
     tunableop.warm(session, {"X": random((2, 12, K), 1)})
     faults("")
-    assert forms(session) == {"M=24,N=64,K=64,fp32": "two kernels"}, str(tunableop.explain(session))
+    assert forms(session) == {"M=24,N=64,K=64,fp32,graph": "two kernels"}, str(tunableop.explain(session))
 
 
 @since(26, "has no graphs of plugins")
@@ -190,7 +196,7 @@ def test_a_graph_is_captured_again_with_another_form() -> None:
     check(session, proto)
     results = tunableop.get_tuning_results(session)
     faults("")
-    session = card_session(proto, claim="all", tuning="cached", enable_graph=1)
+    session = card_session(proto, tuning="cached", **ALL)
     x = random((2, 12, K), 3)
     binding = session.io_binding()
     binding.bind_ortvalue_input("X", value_on_card(x))
@@ -229,6 +235,7 @@ def projections(biased: bool, dtype: str) -> onnx.ModelProto:
     return model(graph(nodes, [value("X", [2, "m", K], kind)], outputs, constants))
 
 
+@since(26, "has no graphs of plugins")
 @on_card(*BOTH)
 def test_the_faster_form_of_projections_runs() -> None:
     for dtype, biased in (("fp16", False), ("fp32", True)):
@@ -253,6 +260,7 @@ def test_the_faster_form_of_projections_runs() -> None:
             assert all(form.measured for form in mine)
 
 
+@since(26, "has no graphs of plugins")
 @on_card("cuda13", "rocm7")
 def test_the_faster_form_of_attention_runs() -> None:
     pattern = PATTERNS["as BERT is exported"]

@@ -13,8 +13,9 @@ uint64_t Mixed(uint64_t hash, uint64_t value) noexcept {
 
 uint64_t HashOf(const FormKey& key) noexcept {
   uint64_t hash =
-      Mixed(reinterpret_cast<uintptr_t>(key.group),
-            static_cast<uint64_t>(key.type) << 8U | static_cast<uint64_t>(key.precision));
+      Mixed(reinterpret_cast<uintptr_t>(key.group), static_cast<uint64_t>(key.type) << 9U |
+                                                        static_cast<uint64_t>(key.precision) << 1U |
+                                                        static_cast<uint64_t>(key.replayed));
   for (const int64_t size : key.sizes) hash = Mixed(hash, static_cast<uint64_t>(size));
   return hash;
 }
@@ -29,6 +30,7 @@ std::string ToString(const FormKey& key) {
   }
   text += Name(key.type);
   if (key.precision != Precision::kExact) text += "," + std::string(Name(key.precision));
+  if (key.replayed) text += ",graph";
   return text;
 }
 

@@ -36,11 +36,12 @@ struct FormKey {
   DataType type = DataType::kFloat32;
   Precision precision = Precision::kExact;
   std::array<int64_t, kSizes> sizes{};
+  bool replayed = false;  // in graphs, where launches cost the host nothing
 
   bool operator==(const FormKey&) const noexcept = default;
 };
 
-// "M=128,N=768,K=768,fp16": what a file has. Sizes that are 0 are left out.
+// "M=128,N=768,K=768,fp16,graph": what a file has. Sizes that are 0 are left out.
 std::string ToString(const FormKey& key);
 
 // One call of such a kernel.

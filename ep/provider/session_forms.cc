@@ -123,6 +123,7 @@ Result<FormResult> SessionState::RaceInOrder(std::span<const size_t> order, cons
   options.verify = options_.tuner.verify;
   options.cold =
       call.weights && weight_bytes_.load(std::memory_order_relaxed) > target_.CacheBytes(0);
+  options.launched = !call.key.replayed;
   options.max_bytes = options_.tuner.max_scratch_bytes;
   options.hang_ms = std::max(options_.tuner.hang_ms, Flops(call.like) / kFewestFlopsPerMs);
   const int64_t begin = SteadyNow();

@@ -1,6 +1,7 @@
 #include "tuner/form_race.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -17,8 +18,13 @@ namespace {
 
 constexpr double kRaceShare = 0.88;  // of the budget, as for kernels
 constexpr int kProbes = 3;
-constexpr double kLongCall = 0.02;         // of the budget: one probe of such a call is enough
-constexpr double kBytesPerMs = 128 << 10;  // of answers, that the budget pays to compare
+constexpr double kLongCall = 0.02;        // of the budget: one probe of such a call is enough
+constexpr double kBytesPerMs = 16 << 10;  // of answers, that the budget pays to compare
+// Of a form that the host takes longer to launch than the usual one: more than that many times
+// longer, by so much, is no luck; and a session whose calls take the card so many times as long as
+// the host does not wait for the host.
+constexpr double kLongerLaunch = 1.1;
+constexpr double kHiddenLaunch = 4.0;
 constexpr const char* kUsual = "the usual form";
 
 class FormRace {
@@ -27,8 +33,10 @@ class FormRace {
       : forms_(forms),
         queue_(queue),
         options_(options),
-        sampler_(options.now ? options.now : NowFn(&SteadyNow), nullptr, nullptr),
-        lanes_(forms.size()) {}
+        now_(options.now ? options.now : NowFn(&SteadyNow)),
+        sampler_(now_, nullptr, nullptr),
+        lanes_(forms.size()),
+        launch_ms_(forms.size(), HUGE_VAL) {}
 
   Result<FormResult> Run(std::span<const FormAnswer> answers, const Problem& like) {
     TUNABLEOP_RETURN_IF_ERROR(AwaitQueue(queue_, options_.now, options_.hang_ms));
@@ -45,11 +53,12 @@ class FormRace {
     result_.cold = caches_ == Caches::kCold;
     TUNABLEOP_RETURN_IF_ERROR(RunEach(answers, like));
     if (lanes_[0].probe_ms > kMostOfBudget * options_.max_ms) {
-      return Keep("one call of it takes " + Milliseconds(lanes_[0].probe_ms) +
-                  ", too much for a budget of " + Milliseconds(options_.max_ms));
+      // Who has more time may find out.
+      return Keep(0.0, "one call of it takes " + Milliseconds(lanes_[0].probe_ms) +
+                           ", too much for a budget of " + Milliseconds(options_.max_ms));
     }
     if (std::none_of(lanes_.begin() + 1, lanes_.end(), [](const Lane& l) { return l.racing; })) {
-      return Keep("no other form can run here");
+      return Keep(lanes_[0].probe_ms, "no other form can run here");
     }
     return Race();
   }
@@ -59,9 +68,9 @@ class FormRace {
     return begin_ + static_cast<int64_t>(share * std::clamp(options_.max_ms, 0.0, 1e9) * 1e6);
   }
 
-  Result<FormResult> Keep(std::string why) {
-    result_.usual_ms = result_.winner_ms = lanes_[0].probe_ms;
-    result_.why = std::string(kUsual) + ": " + std::move(why);
+  Result<FormResult> Keep(double ms, const std::string& why) {
+    result_.usual_ms = result_.winner_ms = ms;
+    result_.why = std::string(kUsual) + ": " + why;
     return std::move(result_);
   }
 
@@ -88,17 +97,25 @@ class FormRace {
   Status RunOne(size_t form, FormAnswers& judge, std::string& wrong) {
     if (options_.verify) TUNABLEOP_RETURN_IF_ERROR(judge.Poison());
     double ms = 0.0;
-    TUNABLEOP_RETURN_IF_ERROR(timer_->First(forms_[form].run, ms));
+    TUNABLEOP_RETURN_IF_ERROR(timer_->First([this, form] { return Call(form); }, ms));
     if (options_.verify) TUNABLEOP_RETURN_IF_ERROR(judge.Fetch(wrong));
     if (!wrong.empty()) return Status::Ok();
     double& best = lanes_[form].probe_ms;
     for (int i = 0; i < kProbes; ++i) {
       double probe = 0.0;
-      TUNABLEOP_RETURN_IF_ERROR(
-          timer_->Measure(forms_[form].run, 1, i == 0 ? ms : best, caches_, probe));
+      TUNABLEOP_RETURN_IF_ERROR(timer_->Measure([this, form] { return Call(form); }, 1,
+                                                i == 0 ? ms : best, caches_, probe));
       best = i == 0 ? probe : std::min(best, probe);
       if (best > kLongCall * options_.max_ms) break;
     }
+    return Status::Ok();
+  }
+
+  // Notes what the host takes at least.
+  Status Call(size_t form) {
+    const int64_t begin = now_();
+    TUNABLEOP_RETURN_IF_ERROR(forms_[form].run());
+    launch_ms_[form] = std::min(launch_ms_[form], static_cast<double>(now_() - begin) * 1e-6);
     return Status::Ok();
   }
 
@@ -108,7 +125,8 @@ class FormRace {
 
   TimedCall CallOf(size_t form, Caches caches) {
     return {form, {}, [this, form, caches](int calls, double& ms) {
-              return timer_->Measure(forms_[form].run, calls, lanes_[form].probe_ms, caches, ms);
+              return timer_->Measure([this, form] { return Call(form); }, calls,
+                                     lanes_[form].probe_ms, caches, ms);
             }};
   }
 
@@ -130,9 +148,28 @@ class FormRace {
     result_.winner = election.winner == kNoLane ? 0 : election.winner;
     result_.why = std::move(election.why);
     TUNABLEOP_RETURN_IF_ERROR(CheckOtherCaches());
+    CheckLaunches();
     result_.usual_ms = Median(lanes_[0].ms);
     result_.winner_ms = Median(lanes_[result_.winner].ms);
     return std::move(result_);
+  }
+
+  // The winner is put back to the usual form where the host would pay for it.
+  void CheckLaunches() {
+    const size_t winner = result_.winner;
+    const double ms = launch_ms_[winner];
+    if (!options_.launched || winner == 0 || ms <= kLongerLaunch * launch_ms_[0] ||
+        Median(lanes_[winner].ms) >= kHiddenLaunch * ms) {
+      return;
+    }
+    PutBack("takes " + Milliseconds(ms) + " of the host's time, and the usual form " +
+            Milliseconds(launch_ms_[0]));
+  }
+
+  void PutBack(const std::string& reason) {
+    result_.why = std::string(kUsual) + "; " + forms_[result_.winner].name + " is " + result_.why +
+                  ", but " + reason;
+    result_.winner = 0;
   }
 
   // The winner is put back to the usual form where it loses to it there.
@@ -155,17 +192,17 @@ class FormRace {
                                          other == Caches::kWarm ? "warm caches" : "cold caches");
     if (stream_->broken()) return {StatusCode::kInternal, "the card was lost, or hangs"};
     if (loss.empty()) return Status::Ok();
-    result_.why = std::string(kUsual) + "; " + forms_[result_.winner].name + " is " + result_.why +
-                  ", but " + loss;
-    result_.winner = 0;
+    PutBack(loss);
     return Status::Ok();
   }
 
   const std::span<const Form> forms_;
   const DeviceQueue& queue_;
   const FormOptions& options_;
+  const NowFn now_;
   Sampler sampler_;
-  std::vector<Lane> lanes_;  // of the forms
+  std::vector<Lane> lanes_;        // of the forms
+  std::vector<double> launch_ms_;  // of the host, the least that was seen
   int64_t begin_ = 0;
   std::unique_ptr<MeasuringStream> stream_;
   std::unique_ptr<DeviceTimer> timer_;

@@ -1,7 +1,8 @@
 // Which of several ways to do the same work on a card is faster: one kernel, say, or several that
 // hand on their results. The same rules as for the kernels of a product (docs/tuning.md): the usual
 // form stays unless another is faster beyond min_gain and chance, in interleaved rounds, and not
-// slower in the other state of the caches; and it has to give the same answers.
+// slower in the other state of the caches; and it has to give the same answers. Forms differ in how
+// many kernels they launch, which costs the host time that events do not see.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +30,10 @@ struct FormOptions {
   double min_gain = 0.03;
   double max_ms = 100.0;  // wall clock, overrun by at most one call
   bool verify = true;
-  bool cold = false;                     // caches are overwritten before each timed call
+  bool cold = false;  // caches are overwritten before each timed call
+  // Calls come one by one from the host, and are not replayed: a form that it takes longer to
+  // launch is not taken unless the card takes several times as long as that.
+  bool launched = false;
   size_t max_bytes = size_t{256} << 20;  // of the card's memory, and of the host's
   double hang_ms = 2000.0;               // of a call: what takes longer does not end
   NowFn now;                             // empty: the steady clock. For tests.

@@ -61,6 +61,18 @@ def test_a_form_that_only_gains_in_the_raced_caches_is_not_taken() -> None:
     assert result["winner"] == "two"
 
 
+def test_a_form_that_the_host_pays_for_is_not_taken() -> None:
+    """A launch takes the host 2 us."""
+    one, two = form("one", 12 * US), form("two", 10 * US, launches=3)
+    result = race(one, two, launched=True)
+    assert result["winner"] == "one"
+    assert "but takes 0.006 ms of the host's time, and the usual form 0.002 ms" in result["why"]
+    assert race(one, two)["winner"] == "two", "in a graph nobody launches it"
+    assert race(one, form("two", 10 * US), launched=True)["winner"] == "two"
+    assert race(form("one", 120 * US), form("two", 100 * US, launches=3), launched=True)["winner"] == "two"
+    assert race(form("one", 12 * US, launches=3), form("two", 10 * US), launched=True)["winner"] == "two"
+
+
 def spoilt(by: float, at: tuple[int, int] = (3, 7)) -> Any:
     answer = RIGHT.copy()
     answer[at] += by

@@ -18,6 +18,7 @@ constexpr FormGroup kGroup = {"MatMul+Add", kForms, kSizes};
 
 Status BiasedProduct::Init(const FusedInfo& info, ONNXTensorElementDataType type, bool relu) {
   state_ = info.state();
+  gpu_ = info.gpu();
   relu_ = relu;
   const char* module = ModuleType(type);
   Result<DeviceFunction> after =
@@ -34,15 +35,16 @@ Status BiasedProduct::Run(const OpContext& context, Problem problem, const Opera
     return RunTwoKernels(context, problem, operands, node);
   }
   const FormAnswer answer{operands.c, problem.m, problem.n};
-  const FormCall call{{&kGroup,
-                       problem.c_type,
-                       problem.precision,
-                       {problem.m, problem.n, problem.k, problem.ldb == problem.n ? 0 : problem.ldb,
-                        relu_ ? 1 : 0}},
-                      kEpilogue,
-                      /*weights=*/true,
-                      {&answer, 1},
-                      problem};
+  const FormCall call{
+      {&kGroup,
+       problem.c_type,
+       problem.precision,
+       {problem.m, problem.n, problem.k, problem.ldb == problem.n ? 0 : problem.ldb, relu_ ? 1 : 0},
+       gpu_->graphs().enabled()},
+      kEpilogue,
+      /*weights=*/true,
+      {&answer, 1},
+      problem};
   return state_->RunInForm(call, context.queue(), [&](size_t form) {
     return form == kEpilogue ? RunEpilogue(context, problem, operands, node)
                              : RunTwoKernels(context, problem, operands, node);

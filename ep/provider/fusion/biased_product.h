@@ -27,6 +27,7 @@ class BiasedProduct {
                        GemmNode& node) const;
 
   std::shared_ptr<SessionState> state_;
+  std::shared_ptr<GpuSession> gpu_;
   DeviceFunction after_;
   bool relu_ = false;
   mutable std::atomic<bool> has_epilogue_{true};  // until the card's libraries say otherwise

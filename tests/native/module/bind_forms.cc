@@ -29,6 +29,7 @@ struct FakeForm {
   double noise;
   int64_t after;       // calls without the defect
   std::string defect;  // "", "error", "hangs", "loses_card"
+  int64_t launches;    // of its kernels
   std::vector<py::array> answers;
   std::mt19937_64 random;
   int64_t calls = 0;
@@ -45,6 +46,9 @@ Status RunForm(FakeForm& form, const FakeCard& card, NativeStream stream,
   if (defect == "error") return {StatusCode::kInternal, "simulated failure"};
   const double factor =
       form.noise > 0.0 ? std::exp(form.noise * std::normal_distribution<double>()(form.random)) : 1;
+  for (int64_t i = 1; i < form.launches; ++i) {
+    TUNABLEOP_RETURN_IF_ERROR(card.Launch(stream, 0.0, 0.0, 0.0));
+  }
   TUNABLEOP_RETURN_IF_ERROR(card.Launch(stream, form.ms * factor, form.warm_ms * factor, 0.0));
   if (defect == "hangs") card.Hang(stream);
   if (defect == "loses_card") card.Lose("an illegal memory access was encountered");
@@ -68,7 +72,7 @@ py::dict RaceOnCard(const std::vector<py::dict>& specs, const Problem& like,
     const double ms = Get(spec, "ms", 1.0);
     fakes.push_back({py::cast<std::string>(spec["name"]), ms, Get(spec, "warm_ms", ms),
                      Get(spec, "noise", 0.0), Get(spec, "after", int64_t{0}),
-                     Get(spec, "defect", std::string()),
+                     Get(spec, "defect", std::string()), Get(spec, "launches", int64_t{1}),
                      py::cast<std::vector<py::array>>(spec["answers"]),
                      std::mt19937_64(Get(spec, "seed", uint64_t{1}))});
   }
@@ -99,6 +103,8 @@ py::dict RaceOnCard(const std::vector<py::dict>& specs, const Problem& like,
       options.max_ms = py::cast<double>(value);
     } else if (name == "verify") {
       options.verify = py::cast<bool>(value);
+    } else if (name == "launched") {
+      options.launched = py::cast<bool>(value);
     } else if (name == "cold") {
       options.cold = py::cast<bool>(value);
     } else if (name == "max_bytes") {
