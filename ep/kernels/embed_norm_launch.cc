@@ -14,12 +14,8 @@ std::optional<Prepared<EmbedNormArgs>> PrepareEmbedNorm(const EmbedNormTensors& 
                                                         size_t bytes) noexcept {
   const std::array<DimsView, 3> operands{tensors.parts[0].dims, tensors.parts[1].dims,
                                          tensors.parts[2].dims};
-  const std::optional<Dims> dims = BroadcastDims(operands);
-  if (!dims) return std::nullopt;
-  const auto merged = MergeBroadcast<3>(dims->view(), operands);
-  if (!merged) return std::nullopt;
-  const auto rows = merged->Finish();
-  if (!rows || rows->count > rows->slab) return std::nullopt;
+  const auto rows = RowsOf<3>(operands);
+  if (!rows) return std::nullopt;
 
   Prepared<EmbedNormArgs> prepared{};
   EmbedNormArgs& args = prepared.args;
@@ -33,15 +29,11 @@ std::optional<Prepared<EmbedNormArgs>> PrepareEmbedNorm(const EmbedNormTensors& 
   args.columns = columns;
   args.epsilon = epsilon;
   args.rows = *rows;
-  const auto pack = static_cast<int64_t>(16 / bytes);
-  bool packs = columns % pack == 0;
-  for (const void* at :
-       {args.first.table, args.second.table, args.third.table, args.gamma, args.beta,
-        static_cast<const void*>(args.out), static_cast<const void*>(args.sum)}) {
-    if (!IsAligned(at, 16)) packs = false;  // null is aligned
-  }
-  args.packed = packs ? 1 : 0;
-  const RowsPlan plan = PlanRows(rows->count, columns, packs ? pack : 1);
+  const int64_t pack = PackOf(columns, bytes,
+                              {args.first.table, args.second.table, args.third.table, args.gamma,
+                               args.beta, args.out, args.sum});
+  args.packed = pack > 1 ? 1 : 0;
+  const RowsPlan plan = PlanRows(rows->count, columns, pack);
   args.lanes = plan.lanes;
   prepared.grid = plan.grid;
   return prepared;

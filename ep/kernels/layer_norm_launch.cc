@@ -7,12 +7,8 @@ std::optional<Prepared<LayerNormArgs>> PrepareLayerNorm(const LayerNormTensors& 
                                                         size_t bytes) noexcept {
   const DimsView skip_rows = tensors.skip == nullptr ? DimsView{} : tensors.skip_rows;
   const std::array<DimsView, 2> operands{tensors.x_rows, skip_rows};
-  const std::optional<Dims> dims = BroadcastDims(operands);
-  if (!dims) return std::nullopt;
-  const auto merged = MergeBroadcast<2>(dims->view(), operands);
-  if (!merged) return std::nullopt;
-  const auto rows = merged->Finish();
-  if (!rows || rows->count > rows->slab) return std::nullopt;
+  const auto rows = RowsOf<2>(operands);
+  if (!rows) return std::nullopt;
 
   Prepared<LayerNormArgs> prepared{};
   LayerNormArgs& args = prepared.args;
@@ -28,15 +24,11 @@ std::optional<Prepared<LayerNormArgs>> PrepareLayerNorm(const LayerNormTensors& 
   args.columns = columns;
   args.epsilon = epsilon;
   args.rows = *rows;
-  const auto pack = static_cast<int64_t>(16 / bytes);
-  bool packs = columns % pack == 0;
-  for (const void* at :
-       {tensors.x, tensors.skip, tensors.bias, tensors.gamma, tensors.beta,
-        static_cast<const void*>(tensors.out), static_cast<const void*>(tensors.sum)}) {
-    if (!IsAligned(at, 16)) packs = false;  // null is aligned
-  }
-  args.packed = packs ? 1 : 0;
-  const RowsPlan plan = PlanRows(rows->count, columns, packs ? pack : 1);
+  const int64_t pack = PackOf(columns, bytes,
+                              {tensors.x, tensors.skip, tensors.bias, tensors.gamma, tensors.beta,
+                               tensors.out, tensors.sum});
+  args.packed = pack > 1 ? 1 : 0;
+  const RowsPlan plan = PlanRows(rows->count, columns, pack);
   args.lanes = plan.lanes;
   prepared.grid = plan.grid;
   return prepared;

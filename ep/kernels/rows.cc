@@ -33,4 +33,13 @@ RowsPlan PlanRows(int64_t rows, int64_t columns, int64_t pack) noexcept {
   return plan;
 }
 
+int64_t PackOf(int64_t columns, size_t bytes, std::initializer_list<const void*> all) noexcept {
+  constexpr size_t kAccess = 16;
+  const auto pack = static_cast<int64_t>(kAccess / bytes);
+  const bool packs = columns % pack == 0 && std::ranges::all_of(all, [](const void* at) {
+                       return IsAligned(at, kAccess);  // null is
+                     });
+  return packs ? pack : 1;
+}
+
 }  // namespace tunableop::device

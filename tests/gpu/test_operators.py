@@ -8,6 +8,7 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 import test_operators_cases as cases
+import test_operators_images as images
 import test_operators_models as models
 from support.operators import check
 
@@ -20,9 +21,12 @@ def _flavour(card: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIM_FLAVOUR", card.backend)
 
 
-@pytest.mark.parametrize("family", cases.FAMILIES)
+FAMILIES = cases.FAMILIES | images.FAMILIES
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_every_case_is_right(family: str) -> None:
-    some = list(cases.FAMILIES[family]())
+    some = list(FAMILIES[family]())
     assert check(some).total() == len(some)
 
 
