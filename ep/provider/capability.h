@@ -53,7 +53,8 @@ struct NodeFacts {
 // against 1.40 ms (cache)"), or nullopt. Asked with claim=auto only; may be empty.
 using StockAdvice = std::function<std::optional<std::string>(const NodeFacts&)>;
 
-// What is claimed in a session.
+// What is claimed in a session. Members are given {}, or g++ warns of aggregates that leave them
+// out. NOLINTBEGIN(readability-redundant-member-init)
 struct ClaimRules {
   ClaimPolicy policy = ClaimPolicy::kAuto;
   std::string place;  // where its kernels run, for a person: "a CPU", "cuda:0"
@@ -72,6 +73,7 @@ struct ClaimRules {
   // anything did; null: nobody does.
   std::function<std::vector<Status>(std::span<const ModuleName> modules)> prepare = {};
 };
+// NOLINTEND(readability-redundant-member-init)
 
 // Pure: no ONNX Runtime call. `reason` is for a person. A node that is no MatMul or Gemm is not a
 // question of this policy: see IsGemmLike.

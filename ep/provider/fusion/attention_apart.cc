@@ -30,7 +30,7 @@ Status AttentionApart::Init(const FusedInfo& info, ONNXTensorElementDataType typ
   gpu_ = info.gpu();
   const std::optional<DataType> known = DataTypeOf(type);
   if (!known) return {StatusCode::kInternal, "attention of a type that has no products"};
-  type_ = *known;
+  type_ = *known;  // NOLINT(clang-analyzer-core.uninitialized.Assign): there is one
   bytes_ = ElementBytes(type);
   mask_bytes_ = mask == ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED ? bytes_ : ElementBytes(mask);
   scores_ = state_->AddNode("MatMul", "");

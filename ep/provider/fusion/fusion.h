@@ -31,7 +31,8 @@ struct Group {
   std::vector<size_t> nodes;        // in any order, the one it was found by among them
   std::vector<ModuleName> modules;  // of ep/kernels that the kernel will ask for
   // Of the nodes, those that would be left to the CPU by themselves, since they compute shapes.
-  std::vector<size_t> shapes = {};
+  // Given {}, or g++ warns of aggregates that leave it out.
+  std::vector<size_t> shapes = {};  // NOLINT(readability-redundant-member-init)
   // The kernel copies what it needs of constants when it is made: they are no inputs of its calls.
   bool copies_constants = false;
 };
