@@ -53,8 +53,8 @@ struct NodeFacts {
 // against 1.40 ms (cache)"), or nullopt. Asked with claim=auto only; may be empty.
 using StockAdvice = std::function<std::optional<std::string>(const NodeFacts&)>;
 
-// What is claimed in a session. Members are given {}, or g++ warns of aggregates that leave them
-// out. NOLINTBEGIN(readability-redundant-member-init)
+// NOLINTBEGIN(readability-redundant-member-init): g++ warns of aggregates that leave out the rest
+// What is claimed in a session.
 struct ClaimRules {
   ClaimPolicy policy = ClaimPolicy::kAuto;
   std::string place;  // where its kernels run, for a person: "a CPU", "cuda:0"
