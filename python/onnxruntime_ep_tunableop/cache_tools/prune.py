@@ -131,7 +131,7 @@ def _choose(section: Section, criteria: Criteria, here: Sequence[Target], now: f
     forms = _old([form.measured_at for form in section.forms], criteria, now)
     if criteria.other_libraries and libraries is not None:
         for at, form in enumerate(section.forms):
-            # Of all libraries, each with its name: "0.1.0 cublaslt 130100".
+            # Of all libraries, each with its name: "0.1.0 cublaslt 13.1.0+sm_90".
             own = form.library_identity + " "
             if any(f" {name} " in own and f" {name} {it} " not in own for name, it in libraries.items()):
                 forms[at] = f"of {form.library_identity}, and others are loaded"
