@@ -33,6 +33,9 @@ WINDOWS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((7, 8), {"kernel_shape": [2, 4], "strides": [3, 2], "auto_pad": "SAME_LOWER"}),
     ((7, 8), {"kernel_shape": [2, 3], "strides": [2, 2], "auto_pad": "VALID", "ceil_mode": 1}),
     ((2, 6), {"kernel_shape": [3, 3]}),
+    ((1,), {"kernel_shape": [3], "strides": [9]}),
+    ((2,), {"kernel_shape": [5], "strides": [2], "pads": [0, 2]}),
+    ((5, 1), {"kernel_shape": [3, 3], "strides": [1, 2], "ceil_mode": 1}),
     ((33, 40), {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}),
     ((5, 4, 6), {"kernel_shape": [2, 3, 2], "strides": [2, 1, 3], "pads": [1, 0, 1, 0, 2, 1]}),
 ]
@@ -55,7 +58,9 @@ def pool() -> Iterator[Case]:
         if min(size) > 6 and "auto_pad" not in window:
             yield Case("MaxPool", [some((1, 2, *size))], wide, opset=12, outputs=2)
             yield Case("AveragePool", [some((1, 2, *size))], wide, opset=19, loose=4.0)
-    yield Case("MaxPool", [some((0, 3, 4, 4))], {"kernel_shape": [2, 2]}, opset=12)
+    for shape in ((0, 3, 4, 4), (0, 0, 4, 4)):
+        yield Case("MaxPool", [some(shape)], {"kernel_shape": [2, 2]}, opset=12)
+        yield Case("GlobalMaxPool", [some(shape)], opset=12)
     for dtype in (F16, "bf16"):
         x = some((2, 3, 9, 8), dtype, 1)
         for op in ("MaxPool", "AveragePool"):
@@ -147,6 +152,10 @@ def resize() -> Iterator[Case]:
         factors[: -2 if len(shape) < 5 else -3] = 1
         yield Case("Resize", [some(shape), None, factors], linear, opset=13, constants=(2,), loose=8.0)
         yield Case("Resize", [some(shape), np.zeros(0, F32), factors], how, opset=11, constants=(2,))
+    # What keeps its size is the same, whatever the factors.
+    for mode, factors in itertools.product(("nearest", "linear"), ((1.2, 1.4), (1.0, 1.45), (2.0, 1.45))):
+        given = [some((4, 2)), None, np.array(factors, F32)]
+        yield Case("Resize", given, {"mode": mode}, opset=19, loose=8.0, constants=(2,))
     for mode in ("nearest", "linear"):
         symmetric = {"coordinate_transformation_mode": "half_pixel_symmetric", "mode": mode}
         image, factor = some((1, 2, 5, 7)), np.array([1.7, 0.6], F32)
@@ -193,6 +202,9 @@ def more_activations() -> Iterator[Case]:
         yield Case("Selu", [x], {"alpha": 1.2, "gamma": 0.7}, opset=22, loose=4.0)
         yield Case("Softsign", [x], opset=22)
         yield Case("ThresholdedRelu", [x], {"alpha": 0.5}, opset=22)
+    special = np.array([np.nan, np.inf, -np.inf, 1.0, 2.0], F32)
+    for op in ("Celu", "Mish", "Selu", "Softsign", "ThresholdedRelu"):
+        yield Case(op, [special], opset=12 if op == "Celu" else 22, note="special")
     for op in ("ReduceMax", "ReduceMin"):
         for given in (some((3, 4, 37), np.bool_), some((3, 4, 37), U8)):
             yield Case(op, [given, ints(2)], {"keepdims": 0}, opset=20)

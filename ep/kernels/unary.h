@@ -100,7 +100,7 @@ TUNABLEOP_UNARY(Mish, unary_mish, x* Tanh(SoftPlus(x)))
 TUNABLEOP_UNARY(Celu, unary_celu, x < 0 ? ALPHA * (Exp(x / ALPHA) - static_cast<Math>(1)) : x)
 TUNABLEOP_UNARY(Selu, unary_selu, BETA*(x > 0 ? x : ALPHA * (Exp(x) - static_cast<Math>(1))))
 TUNABLEOP_UNARY(Softsign, unary_softsign, x / (static_cast<Math>(1) + Magnitude(x)))
-TUNABLEOP_UNARY(ThresholdedRelu, unary_thresholded_relu, x <= ALPHA ? static_cast<Math>(0) : x)
+TUNABLEOP_UNARY(ThresholdedRelu, unary_thresholded_relu, x > ALPHA ? x : static_cast<Math>(0))
 #undef ALPHA
 #undef BETA
 

@@ -14,6 +14,8 @@
 namespace tunableop {
 namespace {
 
+constexpr int kCountsWhatIsThere = 19;  // the opset since which ONNX Runtime does
+
 class Pool final : public OpKernel {
  public:
   Status Init(const OpInfo& info) override {
@@ -26,6 +28,7 @@ class Pool final : public OpKernel {
     auto_pad_ = info.String("auto_pad", "NOTSET");
     ceil_ = info.Int("ceil_mode", 0) != 0;
     counts_padding_ = info.Int("count_include_pad", 0) != 0;
+    fills_windows_ = info.version() < kCountsWhatIsThere && !ceil_;
     outputs_ = info.outputs();
     const char* const type = ModuleType(info.InputType(0));
     return Find("pool", type, type, most ? "pool_max" : "pool_average", &function_);
@@ -66,7 +69,7 @@ class Pool final : public OpKernel {
     const size_t rank = window_.size();
     if (rank < 1 || rank > 3 || x.size() != rank + 2 || strides_.size() != rank ||
         dilations_.size() != rank || pads_.size() != 2 * rank ||
-        std::ranges::find(x.subspan(1), 0) != x.end()) {
+        (x[0] != 0 && std::ranges::find(x, 0) != x.end())) {
       return context.Error(StatusCode::kInvalidArgument,
                            DimsText(x) + " has no windows of " + DimsText(window_));
     }
@@ -91,6 +94,7 @@ class Pool final : public OpKernel {
         shape.after[d] = pad - shape.before[d];
       }
       shape.out[d] = OutSize(shape, d);
+      if (fills_windows_) shape.after[d] += std::max<int64_t>(-Room(shape, d), 0);
       if (shape.out[d] < 0) {
         return context.Error(StatusCode::kInvalidArgument,
                              DimsText(x) + " is too small for windows of " + DimsText(window_));
@@ -99,13 +103,18 @@ class Pool final : public OpKernel {
     return Status::Ok();
   }
 
-  int64_t OutSize(const device::PoolShape& shape, size_t d) const noexcept {
+  // How far the first window can move; below 0: it reaches beyond all that there is.
+  static int64_t Room(const device::PoolShape& shape, size_t d) noexcept {
     const int64_t reach = shape.dilation[d] * (shape.window[d] - 1) + 1;
+    return shape.size[d] + shape.before[d] + shape.after[d] - reach;
+  }
+
+  int64_t OutSize(const device::PoolShape& shape, size_t d) const noexcept {
     const int64_t stride = shape.stride[d];
     // A window that reaches beyond by less than a step is one, as ONNX Runtime divides.
-    const int64_t room = shape.size[d] + shape.before[d] + shape.after[d] - reach;
+    const int64_t room = Room(shape, d);
     if (!ceil_) return room / stride + 1;
-    const int64_t out = (room + stride - 1) / stride + 1;
+    const int64_t out = room / stride + (room % stride > 0 ? 1 : 0) + 1;
     // A window that begins behind all that there is, is none.
     return (out - 1) * stride >= shape.size[d] + shape.before[d] ? out - 1 : out;
   }
@@ -118,6 +127,8 @@ class Pool final : public OpKernel {
   std::string auto_pad_;
   bool ceil_ = false;
   bool counts_padding_ = false;
+  // Averages with padding are of whole windows, also where one reaches beyond the padding.
+  bool fills_windows_ = false;
   size_t outputs_ = 1;
 };
 

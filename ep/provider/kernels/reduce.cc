@@ -73,7 +73,8 @@ class Reduce final : public OpKernel {
     const DeviceTensor& x = input.value();
     std::optional<std::vector<int64_t>> axes = axes_;
     if (pools_) {
-      if (x.dims.size() < 3 || std::ranges::find(x.dims.subspan(1), 0) != x.dims.end()) {
+      const bool empty = std::ranges::find(x.dims, 0) != x.dims.end();
+      if (x.dims.size() < 3 || (empty && x.dims[0] != 0)) {
         return context.Error(StatusCode::kInvalidArgument, DimsText(x.dims) + " are no images");
       }
       axes.emplace();

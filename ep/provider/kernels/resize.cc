@@ -1,6 +1,7 @@
 // Resize: images of other sizes, by the nearest element or by those around.
 #include "kernels/resize_launch.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -48,6 +49,8 @@ class Resize final : public OpKernel {
     std::array<float, device::Dims::kMost> scales;
     scales.fill(1.0F);
     TUNABLEOP_RETURN_IF_ERROR(Measure(context, x.dims, dims, scales));
+    // What keeps its size is the same, whatever the scales: as in ONNX Runtime.
+    if (std::ranges::equal(x.dims, dims.view())) scales.fill(1.0F);
     Result<DeviceTensor> output = context.Output(0, dims.view());
     if (!output.ok()) return output.TakeStatus();
     if (output.value().elements() == 0) return Status::Ok();
