@@ -474,3 +474,23 @@ def test_a_mask_of_unknown_dimensions_may_have_more_than_the_scores() -> None:
         (got,), (expected,) = session.run(None, feeds), stock.run(None, feeds)
         assert got.shape == expected.shape
         np.testing.assert_allclose(got, expected, rtol=4e-3, atol=4e-3)
+
+
+@on_card("cuda13", "rocm7")
+def test_a_constant_mask_may_have_more_dimensions_than_the_scores() -> None:
+    nodes = [COLUMNS, op("MatMul", "q kt", "s"), op("Add", "s mask", "s2"), op("Softmax", "s2", "p", axis=-1)]
+    nodes.append(op("MatMul", "p v", "Y"))
+    kind = TensorProto.FLOAT16
+    sizes = {"q": (1, 2, 4, SIZE), "k": (1, 2, 5, SIZE), "v": (1, 2, 5, SIZE)}
+    feeds = {name: random(dims, n).astype(np.float16) for n, (name, dims) in enumerate(sizes.items())}
+    for dims, fused in (((), True), ((1, 1, 4, 5), True), ((1, 1, 1, 1, 5), False), ((2, 1, 1, 4, 1), False)):
+        mask = {"mask": random(dims, 7).astype(np.float16)}
+        inputs = [value(name, sizes[name], kind) for name in sizes]
+        proto = model(graph(nodes, inputs, [value("Y", None, kind)], mask), opset=17)
+        session = card_session(proto, claim="all", settings=unoptimised())
+        told = [n.reason for n in tunableop.explain(session).operators]
+        assert any("fused as Attention" in reason for reason in told) == fused, (dims, told)
+        stock = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+        (got,), (expected,) = session.run(None, feeds), stock.run(None, feeds)
+        assert got.shape == expected.shape
+        np.testing.assert_allclose(got, expected, rtol=4e-3, atol=4e-3)

@@ -188,9 +188,10 @@ class Matcher {
     if (found_.k.order[2] != 3) return false;
     if (found_.k.value.dims[found_.k.order[2]] != found_.size) return false;
     if (found_.v.value.dims[found_.v.order[3]] != found_.size) return false;
+    if (!found_.mask) return true;
     // A mask of which nothing is known may have more dimensions than the scores.
-    if (!found_.mask || found_.mask->constant) return true;
-    return !found_.mask->dims.empty() && found_.mask->dims.size() <= kRank;
+    const bool known = found_.mask->constant || !found_.mask->dims.empty();
+    return known && found_.mask->dims.size() <= kRank;
   }
 
   // All three, or none.
