@@ -40,7 +40,7 @@ class FusedProduct final : public FusedKernel {
     n_ = product.b.dims[1];
     const std::optional<DataType> known = DataTypeOf(product.a.type);
     if (!known) return NotThePattern(info);
-    type_ = *known;
+    type_ = *known;  // NOLINT(clang-analyzer-core.uninitialized.Assign): there is one
     node_ = state_->AddNode("MatMul", std::string(graph.node(product.matmul).name()));
     state_->AddWeight(static_cast<size_t>(k_ * n_) * SizeOf(type_));
     return product_.Init(info, product.a.type, product.relu.has_value());
