@@ -278,9 +278,9 @@ def test_what_a_kernel_does_not_do_is_refused_in_words() -> None:
         ),
         (
             "GroupQueryAttention",
-            [x, x, x, None, None, lengths, total],
-            {"smooth_softmax": 1} | heads,
-            "smooth_softmax has no kernel",
+            [x, x, x, None, None, lengths, total, None, None, None, random((2, 2, 3, 3), 4)],
+            {"local_window_size": 2} | heads,
+            "a local window beside an attention_bias has no kernel",
         ),
     ]
     nodes, constants = [], {}

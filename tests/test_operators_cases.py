@@ -614,6 +614,11 @@ def grouped() -> Iterator[Case]:
             scale: dict[str, Any] = {"scale": 0.3} if s == 3 else {}
             if room == 7 or lengths == (5, 3):
                 scale["softcap"] = 0.8
+            sinks = some((h,), dtype, 9)
+            if s == 1 and lengths != (8, 8):
+                rest = [*rest, *[None] * (8 - len(rest)), sinks]
+            elif not room:
+                scale["smooth_softmax"] = 1
             if room > 7:
                 scale["local_window_size"] = 4
             for inputs in ([q, k, v], [np.concatenate([q, k, v], axis=2), None, None]):

@@ -19,6 +19,7 @@ struct AttentionArgs {
   const void* v;
   const void* mask;      // null: none
   const Int32* lengths;  // of the keys of each batch; null: all
+  const void* sinks;     // one of each head, where there are such; null: zeros
   void* out;
   // Where the keys are divided: sums [split, batch, head, query, size], and behind them, for each
   // of those vectors, its largest score and its weight. Null where they are not.
@@ -42,6 +43,7 @@ struct AttentionArgs {
   UInt32 split_keys;   // keys of a part
   UInt32 length_more;  // added to each of `lengths`
   UInt32 none_is_all;  // a batch of length 0 has all keys
+  UInt32 has_sinks;    // a score beside those of keys, which only takes its share
   UInt32 causal;       // query i sees the keys before past + i + 1
   UInt32 past_by_end;  // the last query is the last key's: past is a batch's keys less its queries
   Int32 past;

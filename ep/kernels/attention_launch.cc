@@ -77,6 +77,8 @@ AttentionArgs ArgsOf(const AttentionTensors& tensors, const AttentionShape& shap
   args.split_keys = args.keys;
   args.length_more = static_cast<UInt32>(tensors.length_more);
   args.none_is_all = tensors.none_is_all ? 1 : 0;
+  args.has_sinks = tensors.has_sinks ? 1 : 0;
+  args.sinks = tensors.sinks;
   args.causal = shape.causal ? 1 : 0;
   args.past_by_end = shape.past_by_end ? 1 : 0;
   args.past = static_cast<Int32>(shape.past);
@@ -191,10 +193,10 @@ std::optional<AttentionCall> PrepareAttention(const AttentionTensors& tensors,
   AttentionCall made{};
   AttentionArgs& args = made.call.args;
   args = ArgsOf(tensors, shape, bytes);
-  const bool tiles = means.tiles && ValueSize(shape) == shape.size && shape.cap == 0.0F &&
-                     AttentionTilesFamily(type, shape.size, true) != nullptr &&
-                     InPieces(tensors, piece, bytes) && AreMultiples(tensors.out_at, piece) &&
-                     IsAligned(tensors.out, 16);
+  const bool tiles =
+      means.tiles && ValueSize(shape) == shape.size && shape.cap == 0.0F && !tensors.has_sinks &&
+      AttentionTilesFamily(type, shape.size, true) != nullptr && InPieces(tensors, piece, bytes) &&
+      AreMultiples(tensors.out_at, piece) && IsAligned(tensors.out, 16);
   const int64_t teams = PlanTeams(shape, args);  // what the host has for tiles, too
   const int64_t blocks = tiles ? PlanTiles(shape, made.entry) : teams;
   if (means.scratch && made.entry != AttentionEntry::kRows) PlanParts(shape, blocks, args);

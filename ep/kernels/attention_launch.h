@@ -30,6 +30,9 @@ struct AttentionTensors {
   const int32_t* lengths = nullptr;
   int32_t length_more = 0;
   bool none_is_all = false;  // a length of 0 stands for all keys
+  // A score of each head (null: 0) beside those of keys, which takes its share and adds nothing.
+  bool has_sinks = false;
+  const void* sinks = nullptr;
   void* out = nullptr;
   AttentionStrides out_at{};
 };

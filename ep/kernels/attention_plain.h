@@ -233,6 +233,12 @@ TUNABLEOP_DEVICE void RunPlain(const AttentionArgs& args) {
     Query query;
     query.most = -Infinity();
     query.weight = 0.0F;
+    if (args.has_sinks != 0 && at.split == 0 && own % split == 0) {
+      query.most = args.sinks == nullptr
+                       ? 0.0F
+                       : Number<T>::Read(static_cast<const T*>(args.sinks)[at.head]);
+      query.weight = 1.0F;
+    }
     const T* const from = static_cast<const T*>(args.q) + at.batch * args.q_at.batch +
                           at.query * args.q_at.token + at.head * args.q_at.head;
     TUNABLEOP_UNROLL

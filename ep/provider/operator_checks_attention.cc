@@ -67,12 +67,11 @@ std::optional<std::string> GroupedOfOthers(const NodeView& node) {
   if (node.Int("local_window_size", -1) != -1 && node.Has(10)) {
     return "a local window beside an attention_bias has no kernel";
   }
-  if (node.Int("smooth_softmax", 0) > 0) return "smooth_softmax has no kernel";
   for (const char* quantized : {"k_quant_type", "v_quant_type"}) {
     if (node.String(quantized, "NONE") != "NONE") return "a quantized past has no kernel";
   }
-  if (std::optional<std::string> why = Given(node, {11, 12, 13})) return why;
-  if (std::optional<std::string> why = OtherTypes(node, {1, 2, 3, 4, 7, 8, 10})) return why;
+  if (std::optional<std::string> why = Given(node, {12, 13})) return why;
+  if (std::optional<std::string> why = OtherTypes(node, {1, 2, 3, 4, 7, 8, 10, 11})) return why;
   if (node.Has(1) != node.Has(2)) return "only one of keys and values has no kernel";
   const bool rotates = node.Int("do_rotary", 0) != 0;
   if (rotates && !(node.Has(7) && node.Has(8))) return "do_rotary without caches";

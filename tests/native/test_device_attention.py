@@ -142,6 +142,23 @@ def test_a_length_of_nothing_may_stand_for_all(kind: str, blocks: int) -> None:
     check(out, attended(q, k, v, 1.0, added), kind, TOLERANCES[kind])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_sinks_take_their_share(kind: str, blocks: int) -> None:
+    for shape in ((2, 4, 2, 3, 9, 8), (1, 2, 1, 1, 300, 16)):
+        q, k, v = operands(shape, kind)
+        sinks = numbers((shape[1],), kind, 9) + 2
+        # As a key of zeros but for the score, and of no value.
+        scores = q.astype(np.float64) @ np.repeat(k, shape[1] // shape[2], 1).swapaxes(-1, -2) * 0.3
+        least = np.broadcast_to(sinks[None, :, None, None], (*scores.shape[:3], 1))
+        weights = np.exp(np.concatenate([scores, least], axis=-1))
+        weights = (weights / weights.sum(-1, keepdims=True))[..., :-1]
+        expected = weights @ np.repeat(v.astype(np.float64), shape[1] // shape[2], 1)
+        for divided in (False, True):
+            how = f"attention {3 if divided and shape[4] > 200 else 1}"
+            given = {"scale": 0.3, "divided": divided, "sinks": storage(sinks, kind), "tiles": True}
+            check(run(kind, q, k, v, blocks, how=how, **given), expected, kind, TOLERANCES[kind])
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_values_of_another_size(kind: str, layout: str, blocks: int) -> None:

@@ -25,6 +25,7 @@ enum Inputs : uint8_t {
   kSines,
   kPositions,
   kAdded,
+  kSinks,
   kAll
 };
 
@@ -38,6 +39,7 @@ class Grouped final : public AttentionKernel {
     interleaved_ = info.Int("rotary_interleaved", 0) != 0;
     window_ = info.Int("local_window_size", -1);
     cap_ = info.Float("softcap", 0.0F);
+    smooth_ = info.Int("smooth_softmax", 0) > 0;
     if (heads_ < 1 || kv_heads_ < 1) {
       return {StatusCode::kInvalidArgument,
               "GroupQueryAttention: num_heads or kv_num_heads below 1"};
@@ -88,6 +90,8 @@ class Grouped final : public AttentionKernel {
     tensors.v = TensorOf(values);
     tensors.lengths = call.lengths;
     tensors.length_more = 1;
+    tensors.has_sinks = smooth_ || inputs[kSinks].present();
+    tensors.sinks = inputs[kSinks].data;
     tensors.out = output.value().data;
     tensors.out_at = device::StridesOf(call.q.tokens, heads_, call.q.size, false);
     if (inputs[kAdded].present() && !MaskOf(inputs[kAdded], shape, tensors)) {
@@ -234,6 +238,7 @@ class Grouped final : public AttentionKernel {
   float scale_ = 0.0F;
   float cap_ = 0.0F;
   bool rotates_ = false;
+  bool smooth_ = false;
   bool interleaved_ = false;
 };
 

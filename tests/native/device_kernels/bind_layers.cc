@@ -74,7 +74,7 @@ std::string Attention(const std::string& t0, const py::array& q, const py::array
                       const py::array& v, py::array& out, uint32_t blocks, const Array& mask,
                       const Array& lengths, float scale, bool causal, bool past_by_end,
                       int64_t past, bool tiles, bool divided, bool keeps_false, float fill,
-                      bool zeros, bool none_is_all) {
+                      bool zeros, bool none_is_all, const Array& sinks) {
   AttentionShape shape;
   shape.batches = q.shape(0);
   shape.heads = q.shape(1);
@@ -104,6 +104,8 @@ std::string Attention(const std::string& t0, const py::array& q, const py::array
   tensors.lengths = static_cast<const int32_t*>(DataOf(lengths));
   tensors.length_more = 1;
   tensors.none_is_all = none_is_all;
+  tensors.has_sinks = sinks.has_value();
+  tensors.sinks = DataOf(sinks);
   tensors.out = out.mutable_data();
   tensors.out_at = StridesIn(out);
   std::optional<AttentionCall> made =
@@ -162,7 +164,7 @@ void BindLayers(py::module_& module) {
              py::arg("past_by_end") = false, py::arg("past") = 0, py::arg("tiles") = false,
              py::arg("divided") = false, py::arg("keeps_false") = false,
              py::arg("fill") = -std::numeric_limits<float>::infinity(), py::arg("zeros") = false,
-             py::arg("none_is_all") = false);
+             py::arg("none_is_all") = false, py::arg("sinks") = py::none());
   module.def("split_columns", &SplitColumns, py::arg("t0"), py::arg("x"), py::arg("first"),
              py::arg("second"), py::arg("third"), py::arg("blocks"));
   module.def("rotary", &Rotary, py::arg("t0"), py::arg("x"), py::arg("out"), py::arg("cosines"),
