@@ -342,6 +342,16 @@ def test_a_card_that_turns_out_to_be_of_no_use_is_not_taken_for_auto() -> None:
             tunableop.InferenceSession(MODEL, device=device)
 
 
+@on_card("cuda12", "cuda13", SIM_GPU_ARCH="sm_150", SIM_GPU_FAULTS="lt_unsupported")
+def test_nothing_is_claimed_for_a_newer_card_than_its_library_knows() -> None:
+    session = tunableop.InferenceSession(MODEL, device="cuda", tuning="off")
+    (node,) = tunableop.explain(session).nodes
+    assert not node.claimed
+    assert "fp32 has no kernel on " in node.reason, node.reason
+    right(session)
+    assert count("kernels") == 0
+
+
 def no_crash_at_exit(done: subprocess.CompletedProcess[str]) -> None:
     assert "still here" in done.stdout
 

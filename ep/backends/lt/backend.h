@@ -72,7 +72,7 @@ class LtBackend final : public Backend {
   std::string identity() const override { return identity_; }
   Status Ready() const override { return Asking<V>(*core_).TakeStatus(); }
   std::optional<bool> KnownToRun(DataType type) const noexcept override {
-    return K::KnownToRun(core_->device->info().arch, type);
+    return K::KnownToRun(identity_, core_->device->info().arch, type);
   }
 
   std::vector<Candidate> Candidates(const Problem& problem, CandidateScope scope) const override {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <system_error>
 
 namespace tunableop::lt {
 namespace {
@@ -20,15 +21,33 @@ constexpr int kPatchLevel = 2;
 // The oldest compute capability of a CUDA version, from its release notes: "sm_75" is 75.
 constexpr int OldestCard(int major) { return major >= 13 ? 75 : major == 12 ? 50 : 35; }
 
+// The number at the beginning of `text`, which is moved behind it; 0: there is none.
+int TakeNumber(std::string_view& text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return 0;
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  return number;
+}
+
 // 0: it does not say.
 int CapabilityOf(std::string_view arch) {
-  int capability = 0;
   constexpr std::string_view kStart = "sm_";
   if (!arch.starts_with(kStart)) return 0;
   arch.remove_prefix(kStart.size());
-  const char* const begin = arch.data();
-  std::from_chars(begin, begin + arch.size(), capability);
-  return capability;
+  return TakeNumber(arch);
+}
+
+// Whether a release has all types on a card, from CUDA's release notes: sm_8x and sm_9x since 11.8,
+// sm_10x and sm_12x since 12.8. Of newer cards nothing is known.
+bool IsMadeFor(std::string_view version, int capability) {
+  constexpr int kOfMinor = 10;
+  const int generation = capability / kOfMinor;
+  if (generation == 8 || generation == 9) return true;
+  const int major = TakeNumber(version);
+  if (!version.empty()) version.remove_prefix(1);
+  const bool has_newer = major > 12 || (major == 12 && TakeNumber(version) >= 8);
+  return has_newer && (generation == 10 || generation == 12);
 }
 
 // Only INPLACE, COMPUTE_TYPE and OUTPUT_TYPE alone, never a mask of several.
@@ -52,14 +71,14 @@ Result<CudaKernels> CudaKernels::Load(const VendorLibrary& library) {
   return CudaKernels(functions);
 }
 
-std::optional<bool> CudaKernels::KnownToRun(std::string_view arch, DataType type) noexcept {
-  constexpr int kFirstWithAll = 80;
+std::optional<bool> CudaKernels::KnownToRun(std::string_view version, std::string_view arch,
+                                            DataType type) noexcept {
   switch (type) {
     case DataType::kFloat32:
     case DataType::kFloat16:
     case DataType::kBFloat16:
     case DataType::kFloat64:
-      if (CapabilityOf(arch) >= kFirstWithAll) return true;
+      if (IsMadeFor(version, CapabilityOf(arch))) return true;
       break;
   }
   return std::nullopt;

@@ -30,8 +30,10 @@ class CudaKernels {
   // What a card needs for a version is NVIDIA's promise, so that no card has to be asked.
   static constexpr bool kMayLackTheCard = false;
 
-  // From sm_80 on there is everything (cuBLAS's table of types for cublasLtMatmul).
-  static std::optional<bool> KnownToRun(std::string_view arch, DataType type) noexcept;
+  // From sm_80 on there is everything (cuBLAS's table of types for cublasLtMatmul), on cards that
+  // the release was made for. `version`: begins as Version's.
+  static std::optional<bool> KnownToRun(std::string_view version, std::string_view arch,
+                                        DataType type) noexcept;
 
   // "13.1.0". kNotSupported: too old, or the card is. Uses nothing of the card.
   Result<std::string> Version(const Core<CudaTraits>& core) const;

@@ -30,7 +30,8 @@ class HipKernels {
 
   // It is built for some cards only, and its handles are made on any.
   static constexpr bool kMayLackTheCard = true;
-  static std::optional<bool> KnownToRun(std::string_view /*arch*/, DataType /*type*/) noexcept {
+  static std::optional<bool> KnownToRun(std::string_view /*version*/, std::string_view /*arch*/,
+                                        DataType /*type*/) noexcept {
     return std::nullopt;
   }
 
