@@ -93,6 +93,11 @@ bool FormChoices::Put(FormChoice& choice, size_t form, FormRecord record, std::s
   return changed;
 }
 
+void FormChoices::SettleUnknown(FormChoice& choice) {
+  const std::lock_guard lock(mutex_);
+  if (!known_.contains(NameOf(choice))) choice.settled.store(true, std::memory_order_release);
+}
+
 void FormChoices::Unsettle() {
   const std::lock_guard lock(mutex_);
   for (const std::unique_ptr<FormChoice>& choice : choices_) {

@@ -88,6 +88,8 @@ class FormChoices {
   bool Adopt(FormChoice& choice, bool& changed, std::string& refused);
   // Settles it by a measurement. Whether another form runs now.
   bool Put(FormChoice& choice, size_t form, FormRecord record, std::string why);
+  // Settles it as it is, if nothing is known of it; what is taken at the same time is not lost.
+  void SettleUnknown(FormChoice& choice);
   // Whoever has no measured form is looked at again.
   void Unsettle();
 

@@ -86,7 +86,8 @@ Status SessionState::RunUnsettledForm(const FormCall& call, const DeviceQueue& q
   }
   const bool on_demand = collecting_.load(std::memory_order_relaxed);
   if (mode() != TuningMode::kOnline && !on_demand) {
-    choice->settled.store(true);  // until the mode changes
+    forms_.SettleUnknown(*choice);  // until the mode changes, which it may just have done
+    if (mode() == TuningMode::kOnline || collecting_.load()) choice->settled.store(false);
     return run(choice->form.load());
   }
   const int64_t until = choice->next_try_ns.load(std::memory_order_relaxed);

@@ -212,6 +212,19 @@ def test_what_is_handed_over_is_taken_when_it_is_wanted() -> None:
     assert sorted(choices.records()) == ["M=5,N=7,fp16,tf32: one", "M=8,fp16,tf32: two"]
 
 
+def test_what_is_handed_over_meanwhile_is_not_settled_away() -> None:
+    choices = native.FormChoices()
+    assert choices.adopt(5, 7) == (False, False, "")
+    choices.settle_unknown(5, 7)
+    assert choices.find(5, 7) == 0
+    choices.unsettle()
+    assert choices.adopt(5, 7) == (False, False, "")
+    choices.take(SHAPE, "two")  # by another thread, behind that look
+    choices.settle_unknown(5, 7)
+    assert choices.find(5, 7) == -1
+    assert choices.adopt(5, 7) == (True, True, "")
+
+
 def test_a_form_that_the_group_does_not_have_is_refused_once() -> None:
     choices = native.FormChoices()
     choices.take(SHAPE, "three")

@@ -171,6 +171,9 @@ class Choices {
     return choices_.Put(
         *choice, form, {"Group", choice->shape, kForms[form], "one", "", ms, 2.0, false, 1}, "why");
   }
+  void SettleUnknown(int64_t m, int64_t n) {
+    choices_.SettleUnknown(*choices_.FindOrAdd(KeyOf(m, n), 0));
+  }
   void Unsettle() { choices_.Unsettle(); }
   std::vector<std::string> Records() const {
     std::vector<std::string> lines;
@@ -202,6 +205,7 @@ void BindForms(py::module_& module) {
       .def("take", &Choices::Take)
       .def("adopt", &Choices::Adopt)
       .def("put", &Choices::Put)
+      .def("settle_unknown", &Choices::SettleUnknown)
       .def("unsettle", &Choices::Unsettle)
       .def("records", &Choices::Records)
       .def("views", &Choices::Views)
