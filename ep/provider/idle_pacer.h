@@ -37,7 +37,7 @@ class IdlePacer final : public Pacer {
   IdlePacer(const std::atomic<bool>& stop, std::optional<int> threads, double hold_share,
             Hooks hooks) noexcept
       : stop_(stop), threads_(threads), hold_share_(hold_share), hooks_(std::move(hooks)) {}
-  ~IdlePacer() { EndHold(); }
+  ~IdlePacer() override { EndHold(); }
   IdlePacer(const IdlePacer&) = delete;
   IdlePacer& operator=(const IdlePacer&) = delete;
 

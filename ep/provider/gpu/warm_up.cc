@@ -15,7 +15,8 @@ WarmUp::~WarmUp() { End(); }
 
 void WarmUp::End() noexcept {
   if (forks_ != Forks()) {
-    static_cast<void>(thread_.release());  // there is no such thread here to wait for
+    // There is no such thread here to wait for.
+    [[maybe_unused]] const std::thread* gone = thread_.release();
     return;
   }
   std::unique_ptr<std::thread> last;
