@@ -131,3 +131,30 @@ def unoptimised() -> ort.SessionOptions:
     settings = ort.SessionOptions()
     settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     return settings
+
+
+@on_card("cuda13")
+def test_what_was_said_of_nodes_holds_when_onnxruntime_asks_again() -> None:
+    """It does when a function's nodes take the place of a call of it: those of a group are one by then."""
+    nodes = [
+        helper.make_node("MatMul", ["X", "W"], ["a"], name="product"),
+        helper.make_node("Add", ["a", "B"], ["b"], name="biases"),
+        helper.make_node("Hardmax", ["b"], ["c"], name="elsewhere"),
+        helper.make_node("NegativeLogLikelihoodLoss", ["c", "t"], ["d"], name="a function"),
+        helper.make_node("Add", ["b", "d"], ["Y"], name="sum"),
+    ]
+    constants = {"W": random((8, 12), 1), "B": random((12,), 2), "t": np.zeros((1, 12), np.int64)}
+    inputs = [value("X", [1, 3, 8], TYPES["fp32"])]
+    proto = model(graph(nodes, inputs, [value("Y", None, TYPES["fp32"])], constants))
+    session = tunableop.InferenceSession(proto.SerializeToString(), device="cuda", claim="all", tuning="off")
+    told = tunableop.explain(session)
+    said = {node.name: node.reason for node in [*told.nodes, *told.operators] if node.name}
+    assert said["product"] == "claimed: fp32, B is a weight, fused as MatMul+Add"
+    assert said["biases"] == "claimed: fp32, fused as MatMul+Add"
+    assert said["elsewhere"] == "refused: there is no kernel of this operator"
+    assert said["sum"] == "claimed: fp32"
+    assert "a function" not in said, "it is nodes now, and the test is about nothing otherwise"
+    assert not [node for node in told.operators if "TunableOp" in node.op_type]
+    reference = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    x = random((1, 3, 8), 5)
+    np.testing.assert_allclose(session.run(None, {"X": x})[0], reference.run(None, {"X": x})[0], rtol=1e-5)

@@ -58,6 +58,10 @@ def pool() -> Iterator[Case]:
         if min(size) > 6 and "auto_pad" not in window:
             yield Case("MaxPool", [some((1, 2, *size))], wide, opset=12, outputs=2)
             yield Case("AveragePool", [some((1, 2, *size))], wide, opset=19, loose=4.0)
+    # Windows that see nothing but padding.
+    gaps = {"kernel_shape": [2], "pads": [1, 1], "dilations": [3]}
+    for dtype in (F32, F64, U8):
+        yield Case("MaxPool", [some((2, 3, 2), dtype)], gaps, opset=12, outputs=2)
     for shape in ((0, 3, 4, 4), (0, 0, 4, 4)):
         yield Case("MaxPool", [some(shape)], {"kernel_shape": [2, 2]}, opset=12)
         yield Case("GlobalMaxPool", [some(shape)], opset=12)

@@ -57,6 +57,13 @@ TUNABLEOP_DEVICE void GoOver(const PoolArgs& args, const Windows& at, const T* p
   }
 }
 
+// What a window of padding alone gives, as ONNX Runtime's CPU provider has it.
+TUNABLEOP_DEVICE float LowestOf(types::f32) { return -3.402823466e+38F; }
+TUNABLEOP_DEVICE float LowestOf(types::f16) { return -65504.0F; }
+TUNABLEOP_DEVICE float LowestOf(types::bf16) { return FloatOf(0xFF7F0000U); }
+TUNABLEOP_DEVICE double LowestOf(types::f64) { return -1.7976931348623157e+308; }
+TUNABLEOP_DEVICE MathOf<types::u8> LowestOf(types::u8) { return 0; }
+
 struct MostOf {
   Math value;
   Int64 place;
@@ -73,13 +80,12 @@ TUNABLEOP_KERNEL(pool_max, PoolArgs) {
     const Int64 first = p * args.count;
     for (UInt32 i = GlobalThread(); i < args.count; i += GlobalThreads()) {
       MostOf most;
-      most.value = 0;
+      most.value = LowestOf(T{});
       most.place = -1;
       GoOver(args, WindowsAt(args, i), plane, most);
       static_cast<T*>(args.out)[first + i] = Number<T>::Write(most.value);
-      if (args.places != nullptr) {
-        args.places[first + i] = most.place < 0 ? -1 : p * args.plane + most.place;
-      }
+      // Of padding alone it is the place before the plane, as ONNX Runtime's CPU provider has it.
+      if (args.places != nullptr) args.places[first + i] = p * args.plane + most.place;
     }
   }
 }

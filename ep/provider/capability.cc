@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "provider/cpu_preferred.h"
+#include "provider/decisions.h"
 #include "provider/element_type.h"
 #include "provider/fusion/groups.h"
 #include "provider/kernels_ahead.h"
@@ -128,7 +129,7 @@ Verdict Decide(const NodeFacts& facts, const ClaimRules& rules, const StockAdvic
       return Refused("the stock provider is faster here: " + *figures);
     }
   }
-  if (facts.on_other_provider) return Refused("another execution provider has it already");
+  if (facts.on_other_provider) return Refused(std::string(kElsewhere));
   for (const ONNXTensorElementDataType type : facts.input_types) {
     if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED) continue;
     const std::optional<DataType> known = DataTypeOf(type);
@@ -161,7 +162,7 @@ Verdict Decide(const NodeFacts& facts, const ClaimRules& rules, const StockAdvic
 Verdict DecideOperator(const NodeView& node, bool has_kernel, const ClaimRules& rules) {
   const bool is_ours = node.owner() == kProviderName;
   if (!node.owner().empty() && !is_ours) {
-    return Refused("another execution provider has it already");
+    return Refused(std::string(kElsewhere));
   }
   const Operator* op = FindOperator(node.domain(), node.op());
   if (op == nullptr) return Refused("there is no kernel of this operator");
@@ -254,7 +255,7 @@ Status Support(OrtEpGraphSupportInfo* support, const std::vector<NodeView>& node
     for (const size_t i : found.group.nodes) {
       members.push_back(nodes[i].node());
       grouped[i] = true;
-      verdicts[i].reason += std::string(", fused as ") + found.fusion->op.op;
+      verdicts[i].reason += std::string(kFusedAs) + found.fusion->op.op;
     }
     OrtNodeFusionOptions options{};
     options.ort_version_supported = Ort().version;
@@ -304,6 +305,9 @@ Status ClaimNodes(const OrtGraph* graph, OrtEpGraphSupportInfo* support, const C
     const NodeView& node = nodes[i];
     const bool is_gemm = IsGemmLike(node.op(), node.domain());
     if (!is_gemm && !rules.on_card) continue;
+    // What a group has become is no node of the model's.
+    const bool is_group = node.owner() == kProviderName && node.domain() == kProviderName;
+    if (is_group) continue;
     decisions.push_back(NodeDecision{
         graph_name != nullptr ? graph_name : "", std::string(node.name()), std::string(node.op()),
         is_gemm, verdicts[i].claimed, is_gemm && node.Has(1) && node.inputs()[1].constant,

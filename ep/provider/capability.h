@@ -33,6 +33,9 @@ struct NodeDecision {
                        // this CPU"
 };
 
+// In the reason of a node that runs with others as one, before the pattern's name.
+inline constexpr std::string_view kFusedAs = ", fused as ";
+
 // The facts of a node on which the decision rests.
 struct NodeFacts {
   std::string_view op_type;

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "provider/decisions.h"
 #include "provider/thread_probe.h"
 #include "tuner/clock.h"
 #include "tuner/deny_list.h"
@@ -199,7 +200,7 @@ void SessionState::AddDecisions(std::vector<NodeDecision> decisions, bool ends_r
   const std::lock_guard lock(report_mutex_);
   std::move(decisions.begin(), decisions.end(), std::back_inserter(this_round_));
   if (!ends_round) return;
-  decisions_ = std::move(this_round_);
+  decisions_ = WithEarlier(decisions_, std::move(this_round_));
   this_round_.clear();
 }
 

@@ -11,8 +11,8 @@
 namespace tunableop {
 namespace {
 
-constexpr uint8_t kPoison = 0xFF;  // no number, in any type
-constexpr int64_t kPieces = 16;    // of an answer that is too large
+constexpr uint8_t kPoison = 0xFF;       // no number, in any type
+constexpr int64_t kSampledPieces = 16;  // of an answer that is too large
 // Values between two kernels of a form may be rounded to the type, which one kernel does not do. So
 // many times the rounding of the largest value of a row: of a softmax's arguments, which are in an
 // exponent.
@@ -43,8 +43,8 @@ void FormAnswers::CutUp(size_t answer, size_t most_bytes) {
     return;
   }
   // The first and the last rows among them.
-  const int64_t rows = std::clamp<int64_t>(most / kPieces / whole.columns, 1, whole.rows);
-  const int64_t count = std::min(kPieces, whole.rows / rows);
+  const int64_t rows = std::clamp<int64_t>(most / kSampledPieces / whole.columns, 1, whole.rows);
+  const int64_t count = std::min(kSampledPieces, whole.rows / rows);
   for (int64_t i = 0; i < count; ++i) {
     const int64_t row = count == 1 ? 0 : i * (whole.rows - rows) / (count - 1);
     pieces_.push_back({answer, row * whole.columns, rows * whole.columns});
