@@ -79,7 +79,7 @@ double RunKernel(Card& card, const Function& function, std::vector<char> args, B
   std::vector<Fence> fences;
   for (size_t at = 0; at + sizeof(void*) <= args.size(); at += sizeof(void*)) {
     void* address = nullptr;
-    std::memcpy(&address, args.data() + at, sizeof address);
+    std::memcpy(static_cast<void*>(&address), args.data() + at, sizeof address);
     if (OwnerOf(address) == nullptr) continue;
     const Arena::Whole block = card.memory.BlockOf(address);
     if (block.view == nullptr) {
@@ -87,7 +87,7 @@ double RunKernel(Card& card, const Function& function, std::vector<char> args, B
       return Illegal(card);
     }
     char* const view = block.view + (static_cast<char*>(address) - block.address);
-    std::memcpy(args.data() + at, &view, sizeof view);
+    std::memcpy(args.data() + at, static_cast<const void*>(&view), sizeof view);
     fences.push_back({block, block.Gaps()});
   }
   function.kernel.run(function.kernel.function, args.data(), grid);
