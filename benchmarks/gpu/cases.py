@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from benchmarks import common
 from benchmarks.gpu import card as cards
+from benchmarks.gpu.report import Clock, Report
 from models import bert, gpt2, llama, t5, vit, whisper
 from models.encoder import EncoderConfig
 from models.graph import external_path, save
@@ -315,3 +317,25 @@ def cases(args: Any) -> Iterator[Case]:
         batches = args.batch or KINDS[model].batches
         for mode, batch, sizes in itertools.product(args.mode or MODES, batches, args.sizes):
             yield Case(model, mode, batch, sizes, scale)
+
+
+def in_time(wanted: Iterable[Case], args: Any, clock: Clock, report: Report) -> Iterator[tuple[Case, Models]]:
+    """Those of the cases that there is time for: as much as the longest so far took.
+
+    The report says of the others that they were left out. Models are built into `args.models`, else into a
+    folder that goes when the iteration ends.
+    """
+    with tempfile.TemporaryDirectory(prefix="gpu-models-") as made:
+        folder = args.models or Path(made)
+        folder.mkdir(parents=True, exist_ok=True)
+        models = Models(folder)
+        longest = 0.0
+        for case in wanted:
+            if clock.left() < longest:
+                report.left_out.append(f"{case}: no time left")
+                continue
+            before = clock.left()
+            yield case, models
+            longest = max(longest, before - clock.left())
+        for path in folder.glob("profile*"):
+            path.unlink()

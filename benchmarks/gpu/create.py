@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks import common
 from benchmarks.gpu import card as cards
 from benchmarks.gpu.card import Card
-from benchmarks.gpu.cases import KINDS, Case, Models, cases
+from benchmarks.gpu.cases import KINDS, Case, Models, cases, in_time
 from benchmarks.gpu.report import Clock, Report
 from benchmarks.measure import Interval, bootstrap_ratio
 
@@ -146,18 +146,10 @@ def run(card: Card, args: Any, clock: Clock) -> Report:
         report.left_out.append("ONNX Runtime's own provider: this build has none for the card")
     if card.ours:
         report.left_out.append(f"our provider: {card.ours}")
-    with tempfile.TemporaryDirectory(prefix="gpu-create-model-") as made:
-        folder = args.models or Path(made)
-        folder.mkdir(parents=True, exist_ok=True)
-        models = Models(folder)
-        for case in cases(args):
-            if case.batch != min(args.batch or KINDS[case.model].batches):
-                continue
-            if clock.left() < 0:
-                report.left_out.append(f"{case}: no time left")
-                continue
-            timed = measure(card, case, models, args, clock, report)
-            report.say(f"\n#### {case}\n")
-            report.say(common.table(HEADER, (_row(timed, name) for name in timed.steps)))
-            report.results.append({"case": str(case), **vars(timed)})
+    smallest = (c for c in cases(args) if c.batch == min(args.batch or KINDS[c.model].batches))
+    for case, models in in_time(smallest, args, clock, report):
+        timed = measure(card, case, models, args, clock, report)
+        report.say(f"\n#### {case}\n")
+        report.say(common.table(HEADER, (_row(timed, name) for name in timed.steps)))
+        report.results.append({"case": str(case), **vars(timed)})
     return report

@@ -10,7 +10,6 @@ card, counted in a profile of one run.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import onnxruntime as ort
 from benchmarks import common
 from benchmarks.gpu import card as cards
 from benchmarks.gpu.card import Card
-from benchmarks.gpu.cases import Case, Models, cases
+from benchmarks.gpu.cases import Case, Models, cases, in_time
 from benchmarks.gpu.report import Clock, Report, plan
 from benchmarks.measure import Ratio, interleave
 
@@ -169,23 +168,11 @@ def run(card: Card, args: Any, clock: Clock) -> Report:
         return report
     if card.ours:
         report.left_out.append(f"our provider: {card.ours}")
-    with tempfile.TemporaryDirectory(prefix="gpu-end-to-end-") as made:
-        folder = args.models or Path(made)
-        folder.mkdir(parents=True, exist_ok=True)
-        models = Models(folder)
-        longest = 0.0
-        for case in cases(args):
-            if clock.left() < longest:
-                report.left_out.append(f"{case}: no time left")
-                continue
-            before = clock.left()
-            results = measure(card, case, models, args, report)
-            longest = max(longest, before - clock.left())
-            if not results:
-                continue
-            report.say(f"\n#### {case}\n\n{common.table(HEADER, map(_row, results))}")
-            report.results += results
-            report.wrong += judge(results)
-        for path in folder.glob("profile*"):
-            path.unlink()
+    for case, models in in_time(cases(args), args, clock, report):
+        results = measure(card, case, models, args, report)
+        if not results:
+            continue
+        report.say(f"\n#### {case}\n\n{common.table(HEADER, map(_row, results))}")
+        report.results += results
+        report.wrong += judge(results)
     return report

@@ -8,15 +8,13 @@ second table tells ours by kernel.
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from benchmarks import common
 from benchmarks.gpu import card as cards
 from benchmarks.gpu import traces
 from benchmarks.gpu.card import Card
-from benchmarks.gpu.cases import Case, Models, cases
+from benchmarks.gpu.cases import Case, Models, cases, in_time
 from benchmarks.gpu.end_to_end import ALONE, BEST, GRAPHS, OURS, STOCK, contenders
 from benchmarks.gpu.report import Clock, Report
 from benchmarks.gpu.traces import Work
@@ -93,23 +91,13 @@ def run(card: Card, args: Any, clock: Clock) -> Report:
     if card.ours:
         report.left_out.append(f"our provider: {card.ours}")
     traces.start()
-    with tempfile.TemporaryDirectory(prefix="gpu-families-") as made:
-        folder = args.models or Path(made)
-        folder.mkdir(parents=True, exist_ok=True)
-        models = Models(folder)
-        longest = 0.0
-        for case in cases(args):
-            if clock.left() < longest:
-                report.left_out.append(f"{case}: no time left")
-                continue
-            before = clock.left()
-            results = measure(card, case, models, args, report)
-            longest = max(longest, before - clock.left())
-            if not results:
-                continue
-            report.say(f"\n#### {case}\n\n{family_table(results)}")
-            for result in results:
-                if result["contender"] in OURS:
-                    report.say(f"\n{kernel_table(result)}")
-            report.results += results
+    for case, models in in_time(cases(args), args, clock, report):
+        results = measure(card, case, models, args, report)
+        if not results:
+            continue
+        report.say(f"\n#### {case}\n\n{family_table(results)}")
+        for result in results:
+            if result["contender"] in OURS:
+                report.say(f"\n{kernel_table(result)}")
+        report.results += results
     return report
